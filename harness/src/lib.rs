@@ -1,0 +1,1 @@
+//! A conformance and fault-injection harness for session stores.
