@@ -1,0 +1,219 @@
+//! The tokens of one JSON text, flat and in the order of the text.
+
+use std::borrow::Cow;
+
+use memchr::memchr;
+
+use crate::json_prefix::{Container, Marks, Nesting, Scalar, Sink, Stop, scan};
+
+/// The tokens of the last text that was read. The buffers are kept from line to line.
+#[derive(Debug, Default)]
+pub(crate) struct Tape {
+    tokens: Vec<Token>,
+    nesting: Nesting,
+    /// Where in the surrounding buffer the text starts.
+    base: u32,
+    /// The innermost open container, while reading.
+    open: u32,
+    spaced: bool,
+    not_minimal: bool,
+    unpaired: bool,
+}
+
+/// A token; positions are bytes of the surrounding buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Token {
+    pub(crate) start: u32,
+    /// One past the last byte; of a container, one past its closing bracket.
+    pub(crate) end: u32,
+    /// The first token that is not within this value.
+    pub(crate) next: u32,
+    pub(crate) kind: Kind,
+    pub(crate) marks: Marks,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Object,
+    Array,
+    Name,
+    String,
+    Number,
+    True,
+    False,
+    Null,
+}
+
+/// The token of the whole value.
+pub(crate) const ROOT: usize = 0;
+
+impl Tape {
+    /// Reads `text`, which starts at byte `base` of its buffer. The offset of a stop is relative to `text`.
+    pub(crate) fn read(&mut self, text: &[u8], base: usize) -> Result<(), Stop> {
+        self.tokens.clear();
+        self.base = base as u32;
+        (self.spaced, self.not_minimal, self.unpaired) = (false, false, false);
+        let mut nesting = std::mem::take(&mut self.nesting);
+        let outcome = scan(text, &mut nesting, self);
+        self.nesting = nesting;
+        outcome
+    }
+
+    pub(crate) fn token(&self, index: usize) -> Token {
+        self.tokens[index]
+    }
+
+    /// The tokens within the value at `index`, itself first.
+    pub(crate) fn within(&self, index: usize) -> &[Token] {
+        &self.tokens[index..self.tokens[index].next as usize]
+    }
+
+    /// The direct members of an object: the indices of name and value.
+    pub(crate) fn members(&self, object: usize) -> impl Iterator<Item = (usize, usize)> {
+        self.items(object).map(|name| (name, name + 1))
+    }
+
+    /// The direct items of an array.
+    pub(crate) fn items(&self, container: usize) -> impl Iterator<Item = usize> {
+        let end = self.tokens[container].next as usize;
+        let mut at = container + 1;
+        std::iter::from_fn(move || {
+            let item = (at < end).then_some(at)?;
+            at = self.after(item);
+            Some(item)
+        })
+    }
+
+    /// Whether the text has no white space around tokens and only the escapes of the canonical form.
+    pub(crate) fn tight(&self) -> bool {
+        !self.spaced && !self.not_minimal
+    }
+
+    /// Whether any string or name holds a surrogate without its other half.
+    pub(crate) fn unpaired(&self) -> bool {
+        self.unpaired
+    }
+
+    fn after(&self, item: usize) -> usize {
+        let token = self.tokens[item];
+        if token.kind == Kind::Name { self.tokens[item + 1].next as usize } else { token.next as usize }
+    }
+
+    fn push(&mut self, kind: Kind, start: usize, end: usize, marks: Marks) {
+        let next = self.tokens.len() as u32 + 1;
+        self.tokens.push(Token {
+            start: self.base + start as u32,
+            end: self.base + end as u32,
+            next,
+            kind,
+            marks,
+        });
+        self.not_minimal |= marks.not_minimal();
+        self.unpaired |= marks.unpaired();
+    }
+}
+
+impl Sink for Tape {
+    fn open(&mut self, container: Container, start: usize) {
+        let index = self.tokens.len() as u32;
+        let kind = if container == Container::Object { Kind::Object } else { Kind::Array };
+        self.push(kind, start, start, Marks::default());
+        // Until the container ends, its link leads to the container around it.
+        self.tokens[index as usize].next = self.open;
+        self.open = index;
+    }
+
+    fn close(&mut self, end: usize) {
+        let next = self.tokens.len() as u32;
+        let token = &mut self.tokens[self.open as usize];
+        self.open = token.next;
+        token.next = next;
+        token.end = self.base + end as u32;
+    }
+
+    fn name(&mut self, start: usize, end: usize, marks: Marks) {
+        self.push(Kind::Name, start, end, marks);
+    }
+
+    fn string(&mut self, start: usize, end: usize, marks: Marks) {
+        self.push(Kind::String, start, end, marks);
+    }
+
+    fn scalar(&mut self, scalar: Scalar, start: usize, end: usize) {
+        let kind = match scalar {
+            Scalar::Number => Kind::Number,
+            Scalar::True => Kind::True,
+            Scalar::False => Kind::False,
+            Scalar::Null => Kind::Null,
+        };
+        self.push(kind, start, end, Marks::default());
+    }
+
+    fn white_space(&mut self) {
+        self.spaced = true;
+    }
+}
+
+impl Token {
+    /// The source text of the token.
+    pub(crate) fn source(self, buffer: &str) -> &str {
+        &buffer[self.start as usize..self.end as usize]
+    }
+
+    /// The source text of a name or string between its quotes.
+    pub(crate) fn quoted(self, buffer: &str) -> &str {
+        &buffer[self.start as usize + 1..self.end as usize - 1]
+    }
+
+    /// The value of a name or string, or the byte of the buffer at which its first unpaired surrogate stands.
+    pub(crate) fn value(self, buffer: &str) -> Result<Cow<'_, str>, usize> {
+        let quoted = self.quoted(buffer);
+        if self.marks.escaped() {
+            unescape(quoted).map(Cow::Owned).map_err(|offset| self.start as usize + 1 + offset)
+        } else {
+            Ok(Cow::Borrowed(quoted))
+        }
+    }
+}
+
+/// The value of a string whose source between the quotes, already recognised, is `source`; or the byte at which an
+/// unpaired surrogate stands in it.
+fn unescape(source: &str) -> Result<String, usize> {
+    let bytes = source.as_bytes();
+    let mut value = String::with_capacity(source.len());
+    let mut at = 0;
+    while let Some(run) = memchr(b'\\', &bytes[at..]) {
+        let backslash = at + run;
+        value.push_str(&source[at..backslash]);
+        at = backslash + 2;
+        value.push(match bytes[backslash + 1] {
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                let (char, end) = unicode_scalar(source, at).ok_or(backslash)?;
+                at = end;
+                char
+            }
+            byte => char::from(byte),
+        });
+    }
+    value.push_str(&source[at..]);
+    Ok(value)
+}
+
+/// The scalar value of the one or two escapes whose first digits start at `at`, and where they end.
+fn unicode_scalar(source: &str, at: usize) -> Option<(char, usize)> {
+    let unit = |at: usize| u32::from_str_radix(source.get(at..at + 4)?, 16).ok();
+    let first = unit(at)?;
+    if let Some(char) = char::from_u32(first) {
+        return Some((char, at + 4));
+    }
+    if first >= 0xdc00 || source.get(at + 4..at + 6) != Some("\\u") {
+        return None;
+    }
+    let low = unit(at + 6).filter(|low| (0xdc00..=0xdfff).contains(low))?;
+    Some((char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + (low - 0xdc00))?, at + 10))
+}

@@ -1,0 +1,130 @@
+//! Immutable text that is shared instead of copied.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// An immutable string. A clone copies a pointer.
+///
+/// The strings of a loaded session are slices of the one buffer that the file was read into, so a text keeps
+/// that buffer (at most [`crate::limits::MAX_SESSION_FILE_BYTES`] bytes) alive. Compares, sorts, hashes and prints
+/// as the [`str`] that it dereferences to.
+#[derive(Clone)]
+pub struct Text {
+    owner: Arc<String>,
+    start: u32,
+    /// Bytes from `start`, or [`WHOLE`].
+    len: u32,
+}
+
+/// The length that stands for the whole owner, so that a text of the caller's own may be of any size.
+const WHOLE: u32 = u32::MAX;
+
+impl Text {
+    /// The text itself.
+    pub fn as_str(&self) -> &str {
+        if self.len == WHOLE {
+            &self.owner
+        } else {
+            let start = self.start as usize;
+            &self.owner[start..start + self.len as usize]
+        }
+    }
+
+    /// The bytes `range` of `owner`, which lie on character boundaries, within the file limit.
+    pub(crate) fn slice(owner: &Arc<String>, range: Range<usize>) -> Text {
+        debug_assert!(owner.get(range.clone()).is_some() && range.end < WHOLE as usize);
+        Text { owner: Arc::clone(owner), start: range.start as u32, len: range.len() as u32 }
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for Text {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        self
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Text {
+        Text { owner: Arc::new(text), start: 0, len: WHOLE }
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Text {
+        Text::from(text.to_owned())
+    }
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text::from(String::new())
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Text) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Text {}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Text) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, other: &Text) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
