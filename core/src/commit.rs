@@ -113,10 +113,11 @@ impl<O: FileOps> Commit<'_, O> {
         let stage = Stage::C7;
         let marked = match self.place.look(&self.place.marker) {
             Ok(Seen::Present(stat)) if self.old.is_unchanged_in(&stat) => stat,
-            Ok(_) => return Err(self.place.file_changed("the recovery marker is not the old generation", stage)),
+            Ok(_) => {
+                return Err(self.place.file_changed("the recovery marker is not the old generation", stage));
+            }
             Err(errno) => return Err(self.place.io("look at the recovery marker", errno, stage)),
         };
-        self.place.check_storage(self.old, stage)?;
         let ready = self
             .place
             .ops
@@ -125,6 +126,8 @@ impl<O: FileOps> Commit<'_, O> {
         if ready.mode & 0o777 != self.temporary.mode_like(&marked) {
             return Err(self.place.file_changed("the file's mode changed during the commit", stage));
         }
+        // Last, because the rename replaces whatever the path names: nothing lies between this look and that call.
+        self.place.check_storage(self.old, stage)?;
         Ok(())
     }
 
@@ -138,7 +141,10 @@ impl<O: FileOps> Commit<'_, O> {
         match self.place.look_firmly(name) {
             Ok(seen) if seen.is(&self.old.identity) => Err(self.without_marker(cause).into()),
             Ok(seen) if seen.is_absent() || seen.is(&self.temporary.identity) => Err(self.roll_back(cause)),
-            Ok(_) => Err(in_doubt(cause, self.place.file_changed("the path names a stranger's file", Stage::C8)).into()),
+            Ok(_) => {
+                Err(in_doubt(cause, self.place.file_changed("the path names a stranger's file", Stage::C8))
+                    .into())
+            }
             Err(errno) => Err(in_doubt(cause, self.place.io("look at the path", errno, Stage::C8)).into()),
         }
     }
@@ -210,7 +216,11 @@ impl<O: FileOps> Commit<'_, O> {
 
 /// The answer where the old generation's place could not be proved: both causes, and a poisoned store.
 fn in_doubt(cause: Error, why: Error) -> Error {
-    let mut error = Error::new(Code::RollbackFailed, "C20", format!("the commit failed and its roll back is not proved: {cause}"));
+    let mut error = Error::new(
+        Code::RollbackFailed,
+        "C20",
+        format!("the commit failed and its roll back is not proved: {cause}"),
+    );
     if let Some(errno) = cause.errno() {
         error = error.with_errno(errno);
     }

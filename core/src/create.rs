@@ -78,5 +78,7 @@ fn undo<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>) {
 }
 
 fn already_exists<O: FileOps>(place: &Place<O>, stage: Stage) -> Error {
-    Error::new(Code::AlreadyExists, "S1", "something has this name already").with_path(place.path()).with_stage(stage)
+    Error::new(Code::AlreadyExists, "S1", "something has this name already")
+        .with_path(place.path())
+        .with_stage(stage)
 }

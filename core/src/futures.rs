@@ -88,11 +88,11 @@ impl<O: FileOps> AsyncStore<O> {
     }
 
     /// Queues `run` behind every operation that was called before, and gives its answer when it comes.
-    fn submit<T: Send + 'static>(
-        &self,
-        valid: Result<()>,
-        run: impl FnOnce(Ticket) -> Result<T> + Send + 'static,
-    ) -> impl Future<Output = Result<T>> + Send + use<T, O> {
+    fn submit<T, F>(&self, valid: Result<()>, run: F) -> impl Future<Output = Result<T>> + Send + use<T, F, O>
+    where
+        T: Send + 'static,
+        F: FnOnce(Ticket) -> Result<T> + Send + 'static,
+    {
         let (answer, receiver) = oneshot::channel();
         let queued = valid.and_then(|()| {
             self.enqueue(|ticket| {

@@ -39,7 +39,9 @@ fn read_generation<O: FileOps>(place: &Place<O>) -> Result<(Generation<O::File>,
             Attempt::Replaced(stage) => {
                 seen_before = true;
                 if !restarts.pause(&place.ops) {
-                    return Err(place.file_changed("the file was replaced again and again while it was read", stage));
+                    return Err(
+                        place.file_changed("the file was replaced again and again while it was read", stage)
+                    );
                 }
             }
         }
@@ -62,12 +64,13 @@ fn attempt<O: FileOps>(place: &Place<O>, seen_before: bool) -> Result<Attempt<O:
     check_readable(place, &looked, Stage::V3)?;
     // Another store's commit may fall between the look and the open, and then what was opened is a generation too;
     // so this starts again rather than refusing. A file that keeps being replaced is refused in the end.
-    let file = match place.open(&place.name, Access::Read) {
+    let file = match place.open_name(&place.name, Access::Read) {
         Ok(file) => file,
         Err(errno) if means_gone(errno) => return Ok(Attempt::Replaced(Stage::V4)),
         Err(errno) => return Err(place.io("open the file", errno, Stage::V4)),
     };
-    let opened = place.ops.stat(&file).map_err(|errno| place.io("look at the open file", errno, Stage::V4))?;
+    let opened =
+        place.ops.stat(&file).map_err(|errno| place.io("look at the open file", errno, Stage::V4))?;
     if !Identity::of(&looked).is(&opened) {
         return Ok(Attempt::Replaced(Stage::V4));
     }
@@ -102,7 +105,8 @@ fn read_all<O: FileOps>(place: &Place<O>, generation: &Generation<O::File>) -> R
             Err(errno) => return Err(place.io("read the file", errno, stage)),
         }
     }
-    let after = place.ops.stat(&generation.file).map_err(|errno| place.io("look at the open file", errno, stage))?;
+    let after =
+        place.ops.stat(&generation.file).map_err(|errno| place.io("look at the open file", errno, stage))?;
     if filled != size || !generation.is_unchanged_in(&after) {
         return Err(Error::new(Code::FileChanged, "S2", "the file changed while it was read")
             .with_path(place.path())

@@ -65,7 +65,8 @@ pub(crate) fn random_id() -> String {
 
 /// Calls a factory so that its panic is an error and leaves nothing half made.
 pub(crate) fn draw(factory: &mut Factory, what: &str) -> Result<String> {
-    catch_unwind(AssertUnwindSafe(factory)).map_err(|_| factory_failed(&format!("the {what} factory panicked")))
+    catch_unwind(AssertUnwindSafe(factory))
+        .map_err(|_| factory_failed(&format!("the {what} factory panicked")))
 }
 
 pub(crate) fn factory_failed(message: &str) -> Error {

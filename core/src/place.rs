@@ -89,9 +89,16 @@ impl<O: FileOps> Place<O> {
 
     /// Refuses a file name beside which the siblings would not fit, before anything is written.
     pub(crate) fn check_name_length(&self, stage: Stage) -> Result<()> {
-        let limit = self.ops.name_limit(&self.dir).map_err(|errno| self.io("ask for the name limit", errno, stage))?;
+        let limit = self
+            .ops
+            .name_limit(&self.dir)
+            .map_err(|errno| self.io("ask for the name limit", errno, stage))?;
         if sibling_name::longest(&self.name) as u64 > limit {
-            return Err(self.io("the file name leaves no room for the names beside it", Errno::ENAMETOOLONG, stage));
+            return Err(self.io(
+                "the file name leaves no room for the names beside it",
+                Errno::ENAMETOOLONG,
+                stage,
+            ));
         }
         Ok(())
     }
@@ -135,7 +142,9 @@ impl<O: FileOps> Place<O> {
         match self.ops.stat_at(&self.dir, &self.name) {
             Ok(stat) if generation.is_unchanged_in(&stat) => Ok(stat),
             Ok(_) => Err(self.file_changed("the file is not the generation that this store knows", stage)),
-            Err(errno) if means_gone(errno) => Err(self.file_changed("the file is gone", stage).with_errno(errno)),
+            Err(errno) if means_gone(errno) => {
+                Err(self.file_changed("the file is gone", stage).with_errno(errno))
+            }
             Err(errno) => Err(self.io("look at the file", errno, stage)),
         }
     }
@@ -154,7 +163,9 @@ impl<O: FileOps> Place<O> {
         loop {
             match self.look(&self.marker) {
                 Ok(Seen::Absent) => return Ok(()),
-                Ok(Seen::Present(stat)) if stat.kind != FileKind::Regular => return Err(self.marker_present(stage)),
+                Ok(Seen::Present(stat)) if stat.kind != FileKind::Regular => {
+                    return Err(self.marker_present(stage));
+                }
                 Ok(Seen::Present(stat)) => {
                     if self.marker_is_abandoned(&stat, stage)? {
                         return Err(self.marker_present(stage));
@@ -171,7 +182,7 @@ impl<O: FileOps> Place<O> {
     /// Whether nobody has locked the marker's inode: then the process that put it there is dead. `false` also where
     /// the marker was gone before that could be told.
     fn marker_is_abandoned(&self, seen: &FileStat, stage: Stage) -> Result<bool> {
-        let file = match self.open(&self.marker, Access::Read) {
+        let file = match self.open_name(&self.marker, Access::Read) {
             Ok(file) => file,
             Err(Errno::ENOENT) => return Ok(false),
             Err(errno) => return Err(self.io("open the recovery marker", errno, stage)),
@@ -184,12 +195,13 @@ impl<O: FileOps> Place<O> {
             Err(errno) => return Err(self.io("lock the recovery marker", errno, stage)),
         }
         // The commit may have ended between the look and the lock: only a marker that is still there is abandoned.
-        let again = self.look(&self.marker).map_err(|errno| self.io("look for a recovery marker", errno, stage))?;
+        let again =
+            self.look(&self.marker).map_err(|errno| self.io("look for a recovery marker", errno, stage))?;
         Ok(again.is(&Identity::of(seen)))
     }
 
     /// Opens a name, repeated while interrupted (requirement C27).
-    pub(crate) fn open(&self, name: &OsStr, access: Access) -> std::result::Result<O::File, Errno> {
+    pub(crate) fn open_name(&self, name: &OsStr, access: Access) -> std::result::Result<O::File, Errno> {
         uninterrupted(|| self.ops.open(&self.dir, name, access))
     }
 
@@ -208,7 +220,9 @@ impl<O: FileOps> Place<O> {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
                     if !waits.pause(&self.ops) {
-                        return Err(self.io("wait for another process's lock", Errno::EAGAIN, stage).with_in_flight());
+                        return Err(self
+                            .io("wait for another process's lock", Errno::EAGAIN, stage)
+                            .with_in_flight());
                     }
                 }
                 Err(Errno::EBADF) if !reopened => {
@@ -226,12 +240,15 @@ impl<O: FileOps> Place<O> {
 
     fn reopen_for_writing(&self, file: &O::File, name: &OsStr, stage: Stage) -> Result<O::File> {
         let held = self.ops.stat(file).map_err(|errno| self.io("look at the open file", errno, stage))?;
-        let writable = match self.open(name, Access::ReadWrite) {
+        let writable = match self.open_name(name, Access::ReadWrite) {
             Ok(writable) => writable,
-            Err(errno) if means_gone(errno) => return Err(self.file_changed("the file is gone", stage).with_errno(errno)),
+            Err(errno) if means_gone(errno) => {
+                return Err(self.file_changed("the file is gone", stage).with_errno(errno));
+            }
             Err(errno) => return Err(self.io("open the file for its lock", errno, stage)),
         };
-        let seen = self.ops.stat(&writable).map_err(|errno| self.io("look at the open file", errno, stage))?;
+        let seen =
+            self.ops.stat(&writable).map_err(|errno| self.io("look at the open file", errno, stage))?;
         if Identity::of(&held).is(&seen) {
             Ok(writable)
         } else {
@@ -285,7 +302,9 @@ impl<O: FileOps> Place<O> {
 
     pub(crate) fn marker_present(&self, stage: Stage) -> Error {
         let path = self.path.with_file_name(&self.marker);
-        Error::new(Code::RollbackFailed, "S2", "a recovery marker is present").with_path(&path).with_stage(stage)
+        Error::new(Code::RollbackFailed, "S2", "a recovery marker is present")
+            .with_path(&path)
+            .with_stage(stage)
     }
 }
 
@@ -356,7 +375,11 @@ fn open_root<O: FileOps>(ops: &O, path: &Path, stage: Stage) -> Result<(O::Dir, 
     };
     let opened = ops.stat_dir(&dir).map_err(|errno| io("look at the open directory", path, errno, stage))?;
     let root = Identity::of(&opened);
-    if root.is(&looked) { Ok((dir, root)) } else { Err(root_changed(path, "the directory was replaced", stage)) }
+    if root.is(&looked) {
+        Ok((dir, root))
+    } else {
+        Err(root_changed(path, "the directory was replaced", stage))
+    }
 }
 
 fn root_changed(path: &Path, message: &str, stage: Stage) -> Error {
@@ -364,7 +387,10 @@ fn root_changed(path: &Path, message: &str, stage: Stage) -> Error {
 }
 
 fn io(doing: &str, path: &Path, errno: Errno, stage: Stage) -> Error {
-    Error::new(Code::Io, stage.id(), format!("cannot {doing}")).with_errno(errno).with_path(path).with_stage(stage)
+    Error::new(Code::Io, stage.id(), format!("cannot {doing}"))
+        .with_errno(errno)
+        .with_path(path)
+        .with_stage(stage)
 }
 
 fn ends_in_slash(path: &Path) -> bool {

@@ -150,7 +150,9 @@ impl<O: FileOps> RollBack<'_, O> {
             return;
         }
         let ready = match self.copy.take() {
-            Some(copy) if self.place.look_firmly(&copy.name).is_ok_and(|seen| seen.is(&copy.identity)) => Ok(copy),
+            Some(copy) if self.place.look_firmly(&copy.name).is_ok_and(|seen| seen.is(&copy.identity)) => {
+                Ok(copy)
+            }
             _ => self.make_copy(),
         };
         if let Ok(copy) = ready {

@@ -62,6 +62,9 @@ mod tests {
         let file = OsStr::new("a.jsonl");
         assert_eq!(marker(file), "a.jsonl.pify-session-recovery");
         assert_eq!(temporary(file, &tag(7)), "a.jsonl.pify-session-7-00000000-0000-0000-0000-000000000000");
-        assert_eq!(restore(file, &tag(7)), "a.jsonl.pify-session-restore-7-00000000-0000-0000-0000-000000000000");
+        assert_eq!(
+            restore(file, &tag(7)),
+            "a.jsonl.pify-session-restore-7-00000000-0000-0000-0000-000000000000"
+        );
     }
 }

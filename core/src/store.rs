@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::commit::{self, Failure};
 use crate::create;
-use crate::decode::is_blank;
 use crate::encode::{self, Segments};
 use crate::errno::Errno;
 use crate::error::{Code, Error, Result, Stage};
@@ -18,11 +17,12 @@ use crate::identity::Generation;
 use crate::limits::{MAX_SESSION_FILE_BYTES, MAX_SESSION_LINE_BYTES, MAX_SESSION_RECORDS};
 use crate::linkage;
 use crate::load::{self, Read};
-use crate::message::Message;
+use crate::message::{Message, is_blank};
 use crate::options::{self, Factory, Options};
 use crate::path_lock::{NotLocked, PathGuard};
 use crate::place::Place;
 use crate::queue::{Queue, Ticket, Turn};
+use crate::quoted::quoted;
 use crate::record::{Entry, Header};
 use crate::text::Text;
 use crate::tree::Tree;
@@ -176,7 +176,7 @@ impl<O: FileOps> Store<O> {
 
     /// A tree whose active leaf is the last stored entry (requirement T1).
     pub fn tree(&self) -> Tree<O> {
-        let leaf = self.view().entries.last().map(|entry| Text::from(entry.id()));
+        let leaf = self.view().entries.last().map(|entry| entry.id_text().clone());
         Tree::new(self.clone(), leaf)
     }
 
@@ -389,7 +389,9 @@ impl View {
         let Some(id) = parent else { return Ok(None) };
         match self.find(id) {
             Some(at) => Ok(Some(at as u32)),
-            None => Err(Error::new(Code::ParentNotFound, "R5", format!("no entry has the id {}", quoted(id)))),
+            None => {
+                Err(Error::new(Code::ParentNotFound, "R5", format!("no entry has the id {}", quoted(id))))
+            }
         }
     }
 
@@ -398,7 +400,7 @@ impl View {
     }
 
     fn push(&mut self, entry: Entry, parent: Option<u32>) {
-        self.index.insert(Text::from(entry.id()), self.parents.len() as u32);
+        self.index.insert(entry.id_text().clone(), self.parents.len() as u32);
         self.parents.push(parent);
         // Copies the pointers only while a snapshot is held elsewhere.
         Arc::make_mut(&mut self.entries).push(entry);

@@ -116,9 +116,11 @@ fn fill<O: FileOps>(
 
 /// Opens a second descriptor and locks it before the file gets any other name (requirement S8).
 fn hold<O: FileOps>(place: &Place<O>, name: &OsString, identity: &Identity, stage: Stage) -> Result<O::File> {
-    let mut holder =
-        place.open(name, Access::Read).map_err(|errno| place.io("open the temporary again", errno, stage))?;
-    let seen = place.ops.stat(&holder).map_err(|errno| place.io("look at the new temporary", errno, stage))?;
+    let mut holder = place
+        .open_name(name, Access::Read)
+        .map_err(|errno| place.io("open the temporary again", errno, stage))?;
+    let seen =
+        place.ops.stat(&holder).map_err(|errno| place.io("look at the new temporary", errno, stage))?;
     if !identity.is(&seen) {
         return Err(place.file_changed("the temporary was replaced", stage));
     }

@@ -80,7 +80,7 @@ impl<O: FileOps> Tree<O> {
     pub(crate) fn append_in(&self, turn: &crate::queue::Turn, message: Message) -> Result<Entry> {
         let parent = self.leaf();
         let entry = self.store.append_in(turn, parent.as_deref(), message)?;
-        *self.leaf_slot() = Some(Text::from(entry.id()));
+        *self.leaf_slot() = Some(entry.id_text().clone());
         Ok(entry)
     }
 
