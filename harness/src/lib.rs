@@ -1,1 +1,3 @@
 //! A conformance and fault-injection harness for session stores.
+
+pub mod disk;
