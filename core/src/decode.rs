@@ -20,7 +20,7 @@ use crate::limits::{MAX_SESSION_FILE_BYTES, MAX_SESSION_LINE_BYTES, MAX_SESSION_
 use crate::linkage::{Violation, first_violation};
 use crate::record::{Entry, Header};
 use crate::tape::Tape;
-use crate::text::Text;
+use crate::text::{Owner, Text};
 
 /// A session as it was read from the bytes of a file.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub fn decode(bytes: Vec<u8>) -> Result<Decoded> {
     check_file_size(&bytes)?;
     match String::from_utf8(bytes) {
         Ok(text) => {
-            let mut pass = Pass::new(Arc::new(text));
+            let mut pass = Pass::new(Owner::plain(text));
             pass.read_lines()?;
             pass.finish()
         }
@@ -85,7 +85,7 @@ pub fn decode(bytes: Vec<u8>) -> Result<Decoded> {
 
 /// The pass over one file.
 struct Pass {
-    file: Arc<String>,
+    file: Arc<Owner>,
     tape: Tape,
     header: Option<Header>,
     entries: Vec<Entry>,
@@ -111,7 +111,7 @@ struct Span {
 }
 
 impl Pass {
-    fn new(file: Arc<String>) -> Pass {
+    fn new(file: Arc<Owner>) -> Pass {
         Pass {
             canonical: Canonical::of(&file),
             file,
@@ -128,9 +128,9 @@ impl Pass {
     /// Fails with a failure of syntax alone; one of meaning becomes pending.
     fn read_lines(&mut self) -> Result<()> {
         let file = Arc::clone(&self.file);
-        for span in spans(file.as_bytes()) {
+        for span in spans(file.as_str().as_bytes()) {
             span.check_length()?;
-            let text = &file.as_bytes()[span.start..span.end];
+            let text = &file.as_str().as_bytes()[span.start..span.end];
             let scanned = if self.pending.is_none() {
                 self.tape.read(text, span.start)
             } else {
@@ -233,8 +233,8 @@ impl Pass {
         let error = violation.breach.into_error();
         let file = Arc::clone(&self.file);
         // The header is the first line, and there are no others between it and the entries.
-        let Some(span) = spans(file.as_bytes()).nth(violation.entry + 1) else { return error };
-        let text = &file.as_bytes()[span.start..span.end];
+        let Some(span) = spans(file.as_str().as_bytes()).nth(violation.entry + 1) else { return error };
+        let text = &file.as_str().as_bytes()[span.start..span.end];
         if self.tape.read(text, span.start).is_err() {
             return error;
         }
@@ -325,7 +325,7 @@ fn refuse_encoding(mut bytes: Vec<u8>, offset: usize) -> Error {
     });
     bytes.truncate(line_start);
     let earlier = String::from_utf8_lossy(&bytes).into_owned();
-    if let Err(error) = Pass::new(Arc::new(earlier)).read_lines() {
+    if let Err(error) = Pass::new(Owner::plain(earlier)).read_lines() {
         return error;
     }
     let error =

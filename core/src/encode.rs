@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::json_prefix::end_of_plain_run;
 use crate::message::{Block, Message};
 use crate::record::{Entry, Header};
+use crate::text::Owner;
 
 /// The header's line with its line feed.
 pub(crate) fn header_line(header: &Header) -> String {
@@ -161,7 +162,7 @@ pub(crate) struct Segments {
 
 #[derive(Debug, Clone)]
 struct Slice {
-    owner: Arc<String>,
+    owner: Arc<Owner>,
     range: Range<usize>,
 }
 
@@ -188,25 +189,25 @@ impl Segments {
             joined += self.slices[first].range.len();
         }
         if first == self.slices.len() {
-            return self.push(Arc::new(line));
+            return self.push(Owner::plain(line));
         }
         let mut owner = String::with_capacity(joined);
         for slice in self.slices.drain(first..) {
             owner.push_str(slice.text());
         }
         owner.push_str(&line);
-        self.push(Arc::new(owner));
+        self.push(Owner::plain(owner));
     }
 
-    fn push(&mut self, owner: Arc<String>) {
-        let range = 0..owner.len();
+    fn push(&mut self, owner: Arc<Owner>) {
+        let range = 0..owner.as_str().len();
         self.slices.push(Slice { owner, range });
     }
 }
 
 impl Slice {
     fn text(&self) -> &str {
-        &self.owner[self.range.clone()]
+        &self.owner.as_str()[self.range.clone()]
     }
 }
 
@@ -214,13 +215,13 @@ impl Slice {
 /// slice of the file's buffer, the rest is one buffer of its own.
 #[derive(Debug)]
 pub(crate) struct Canonical {
-    file: Arc<String>,
+    file: Arc<Owner>,
     kept: usize,
     rest: String,
 }
 
 impl Canonical {
-    pub(crate) fn of(file: &Arc<String>) -> Canonical {
+    pub(crate) fn of(file: &Arc<Owner>) -> Canonical {
         Canonical { file: Arc::clone(file), kept: 0, rest: String::new() }
     }
 
@@ -229,7 +230,7 @@ impl Canonical {
         if self.rest.is_empty() {
             self.kept = line.end;
         } else {
-            self.rest.push_str(&self.file[line]);
+            self.rest.push_str(&self.file.as_str()[line]);
         }
     }
 
@@ -240,7 +241,7 @@ impl Canonical {
 
     /// Whether the canonical form is the file itself, byte by byte.
     pub(crate) fn is_whole_file(&self) -> bool {
-        self.rest.is_empty() && self.kept == self.file.len()
+        self.rest.is_empty() && self.kept == self.file.as_str().len()
     }
 
     pub(crate) fn into_segments(self) -> Segments {
@@ -249,7 +250,7 @@ impl Canonical {
             segments.slices.push(Slice { owner: self.file, range: 0..self.kept });
         }
         if !self.rest.is_empty() {
-            segments.push(Arc::new(self.rest));
+            segments.push(Owner::plain(self.rest));
         }
         segments
     }

@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
-
-use crate::json_prefix::{Container, Marks, Nesting, Scalar, Sink, Stop, scan};
+use crate::json_prefix::{Container, Marks, Nesting, Scalar, Sink, Stop, bytes_equal, scan, word_at};
 
 /// The tokens of the last text that was read. The buffers are kept from line to line.
 #[derive(Debug, Default)]
@@ -178,30 +176,65 @@ impl Token {
 
 /// The value of a string whose source between the quotes, already recognised, is `source`; or the byte at which an
 /// unpaired surrogate stands in it.
-fn unescape(source: &str) -> Result<String, usize> {
+pub(crate) fn unescape(source: &str) -> Result<String, usize> {
     let bytes = source.as_bytes();
-    let mut value = String::with_capacity(source.len());
-    let mut at = 0;
-    while let Some(run) = memchr(b'\\', &bytes[at..]) {
-        let backslash = at + run;
-        value.push_str(&source[at..backslash]);
-        at = backslash + 2;
-        value.push(match bytes[backslash + 1] {
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => {
-                let (char, end) = unicode_scalar(source, at).ok_or(backslash)?;
-                at = end;
-                char
-            }
-            byte => char::from(byte),
-        });
+    // A value is never longer than its source. What is read at `from` is written at `to`, which is not behind it.
+    let mut value = vec![0; bytes.len()];
+    let (mut from, mut to) = (0, 0);
+    loop {
+        let run = copy_to_backslash(bytes, from, &mut value[to..]);
+        (from, to) = (from + run, to + run);
+        let Some(&escaped) = bytes.get(from + 1) else { break };
+        if escaped == b'u' {
+            let (char, end) = unicode_scalar(source, from + 2).ok_or(from)?;
+            to += char.encode_utf8(&mut value[to..]).len();
+            from = end;
+        } else {
+            value[to] = ESCAPES[usize::from(escaped)];
+            (from, to) = (from + 2, to + 1);
+        }
     }
-    value.push_str(&source[at..]);
-    Ok(value)
+    value.truncate(to);
+    // Whole characters were copied and whole ones written.
+    Ok(String::from_utf8(value).unwrap_or_default())
+}
+
+/// What a backslash followed by a letter stands for; other characters stand for themselves.
+const ESCAPES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = byte as u8;
+        byte += 1;
+    }
+    table[b'b' as usize] = 0x08;
+    table[b'f' as usize] = 0x0c;
+    table[b'n' as usize] = b'\n';
+    table[b'r' as usize] = b'\r';
+    table[b't' as usize] = b'\t';
+    table
+};
+
+/// Copies what stands before the next backslash, and returns how much that is. What lies beyond in `to` is scratch.
+fn copy_to_backslash(bytes: &[u8], from: usize, to: &mut [u8]) -> usize {
+    let mut run = 0;
+    while let Some(word) = word_at(bytes, from + run)
+        && let Some(target) = to.get_mut(run..).and_then(<[u8]>::first_chunk_mut::<8>)
+    {
+        *target = word.to_le_bytes();
+        let backslashes = bytes_equal(word, b'\\');
+        if backslashes != 0 {
+            return run + backslashes.trailing_zeros() as usize / 8;
+        }
+        run += 8;
+    }
+    while let Some(&byte) = bytes.get(from + run)
+        && byte != b'\\'
+    {
+        to[run] = byte;
+        run += 1;
+    }
+    run
 }
 
 /// The scalar value of the one or two escapes whose first digits start at `at`, and where they end.

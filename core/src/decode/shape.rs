@@ -13,7 +13,7 @@ use crate::linkage::Culprit;
 use crate::message::{Arguments, Block, Message, is_blank};
 use crate::record::{Entry, Header};
 use crate::tape::{Kind, ROOT, Tape, Token};
-use crate::text::Text;
+use crate::text::{Owner, Text};
 
 /// Reads one message that is the whole of `text`.
 pub(crate) fn read_message(text: &str) -> Result<Message> {
@@ -42,13 +42,14 @@ fn read_alone<T>(text: &str, read: impl FnOnce(&Line<'_>) -> Result<T>) -> Resul
         let message = "expected one JSON value, found a byte or an end that none has here";
         Error::new(Code::InvalidJson, "F3", message).with_position(at(stop.offset))
     })?;
-    let owner = Arc::new(text.to_owned());
+    let owner = Owner::plain(text.to_owned());
     read(&Line::new(&owner, &tape, 1, 0))
 }
 
 /// One line with its tokens.
 pub(crate) struct Line<'a> {
-    file: &'a Arc<String>,
+    owner: &'a Arc<Owner>,
+    file: &'a str,
     tape: &'a Tape,
     number: usize,
     start: usize,
@@ -84,9 +85,9 @@ const FEW_MEMBERS: usize = 8;
 const SHOWN: usize = 40;
 
 impl<'a> Line<'a> {
-    /// The tokens in `tape` are those of the line `number`, which starts at byte `start` of `file`.
-    pub(crate) fn new(file: &'a Arc<String>, tape: &'a Tape, number: usize, start: usize) -> Line<'a> {
-        Line { file, tape, number, start, ordered: Cell::new(true) }
+    /// The tokens in `tape` are those of the line `number`, which starts at byte `start` of `owner`.
+    pub(crate) fn new(owner: &'a Arc<Owner>, tape: &'a Tape, number: usize, start: usize) -> Line<'a> {
+        Line { owner, file: owner.as_str(), tape, number, start, ordered: Cell::new(true) }
     }
 
     /// Whether the line, once it has been read, turned out to be in the canonical form up to its end.
@@ -226,7 +227,7 @@ impl<'a> Line<'a> {
         let Token { start, end, .. } = self.tape.token(index);
         let (mut at, end) = (start as usize, end as usize);
         if self.tape.tight() {
-            return Text::slice(self.file, at..end);
+            return Text::slice(self.owner, at..end);
         }
         let mut text = String::with_capacity(end - at);
         let push_dense = |text: &mut String, from: usize, to: usize| {
@@ -325,13 +326,15 @@ impl<'a> Line<'a> {
         if token.kind != Kind::String {
             return Err(self.unexpected(index, shape, name, "a string"));
         }
-        match token.value(self.file) {
-            Ok(Cow::Borrowed(_)) => {
-                Ok(Text::slice(self.file, token.start as usize + 1..token.end as usize - 1))
-            }
-            Ok(Cow::Owned(value)) => Ok(Text::from(value)),
-            Err(_) => Err(self.unpaired(token, shape)),
+        if token.marks.unpaired() {
+            return Err(self.unpaired(token, shape));
         }
+        let quoted = token.start as usize + 1..token.end as usize - 1;
+        Ok(if token.marks.escaped() {
+            Text::unescaped(self.owner, quoted)
+        } else {
+            Text::slice(self.owner, quoted)
+        })
     }
 
     /// A string that is not blank (requirement R4).
