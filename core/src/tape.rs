@@ -250,3 +250,83 @@ fn unicode_scalar(source: &str, at: usize) -> Option<(char, usize)> {
     let low = unit(at + 6).filter(|low| (0xdc00..=0xdfff).contains(low))?;
     Some((char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + (low - 0xdc00))?, at + 10))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: F4, F9.depth
+    #[test]
+    fn tokens_are_fewer_than_bytes_whatever_the_nesting() {
+        let mut tape = Tape::default();
+        let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
+        let wide = format!("[{}0]", "0,".repeat(30_000));
+        for (text, tokens) in [(&deep, 30_000), (&wide, 30_002)] {
+            assert!(tape.read(text.as_bytes(), 0).is_ok());
+            assert_eq!((tape.tokens.len(), tape.within(ROOT).len()), (tokens, tokens));
+        }
+    }
+
+    // Requirement: F9.duplicate-names
+    #[test]
+    fn direct_members_and_items_skip_what_is_nested() {
+        let text = r#" {"a":[1,{"x":[2]},[]],"b":{"y":{}},"c":null} "#;
+        let mut tape = Tape::default();
+        tape.read(text.as_bytes(), 0).unwrap();
+        let sources = |indices: Vec<usize>| {
+            indices.into_iter().map(|at| tape.token(at).source(text)).collect::<Vec<_>>()
+        };
+        let (names, values): (Vec<_>, Vec<_>) = tape.members(ROOT).unzip();
+        assert_eq!(sources(names), ["\"a\"", "\"b\"", "\"c\""]);
+        assert_eq!(sources(values.clone()), [r#"[1,{"x":[2]},[]]"#, r#"{"y":{}}"#, "null"]);
+        assert_eq!(sources(tape.items(values[0]).collect()), ["1", r#"{"x":[2]}"#, "[]"]);
+        assert!(!tape.tight());
+    }
+
+    // Requirement: F9.surrogates
+    #[test]
+    fn half_a_surrogate_pair_has_no_value() {
+        for (source, expected) in [
+            (r"\ud83d\ude00", Ok("😀")),
+            (r"\uD83D\uDE00", Ok("😀")),
+            (r"a\ud83d", Err(1)),
+            (r"a\ude00", Err(1)),
+            (r"\ud83dx", Err(0)),
+            (r"\ud83d\n", Err(0)),
+            (r"\ud83d\u0041", Err(0)),
+            (r"\ud83d\ud83d\ude00", Err(0)),
+            (r"\ud83d\ude00\ude00", Err(12)),
+            (r#"\"\\\/\b\f\n\r\t\u0000é"#, Ok("\"\\/\u{8}\u{c}\n\r\t\0é")),
+        ] {
+            assert_eq!(unescape(source).as_deref().map_err(|at| *at), expected, "{source}");
+            let mut tape = Tape::default();
+            tape.read(format!("\"{source}\"").as_bytes(), 0).unwrap();
+            assert_eq!(tape.unpaired(), expected.is_err(), "{source}");
+        }
+    }
+
+    // Requirement: F8
+    #[test]
+    fn only_the_escapes_of_the_canonical_form_are_tight() {
+        for tight in [r#""\"\\\b\f\n\r\t\u0000\u001f\u000b""#, "{\"a\":[1,null]}", "\"/\u{7f}\""] {
+            let mut tape = Tape::default();
+            tape.read(tight.as_bytes(), 0).unwrap();
+            assert!(tape.tight(), "{tight}");
+        }
+        for loose in [
+            r#""\/""#,
+            r#""\u001F""#,
+            r#""\u0008""#,
+            r#""\u000a""#,
+            r#""\u0022""#,
+            r#""\u007f""#,
+            r#"{"\u0061":1}"#,
+            "[ ]",
+            "1 ",
+        ] {
+            let mut tape = Tape::default();
+            tape.read(loose.as_bytes(), 0).unwrap();
+            assert!(!tape.tight(), "{loose}");
+        }
+    }
+}

@@ -169,3 +169,47 @@ impl fmt::Debug for Text {
         fmt::Debug::fmt(self.as_str(), f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    // Requirement: S7
+    #[test]
+    fn a_text_is_two_words_and_shares_its_characters() {
+        assert_eq!(size_of::<Text>(), 16);
+        let owner = Owner::plain("one two".to_owned());
+        let text = Text::slice(&owner, 4..7);
+        assert_eq!(text, "two");
+        assert_eq!(text.clone().as_ptr(), owner.as_str()[4..].as_ptr());
+        assert_eq!(Text::default(), "");
+    }
+
+    // Requirement: F8
+    #[test]
+    fn an_escaped_text_has_its_value_and_shares_it() {
+        let owner = Owner::plain(r#""a\n\u00e9\ud83d\ude00""#.to_owned());
+        let text = Text::unescaped(&owner, 1..owner.as_str().len() - 1);
+        let clone = text.clone();
+        assert_eq!(text, "a\né😀");
+        assert_eq!(clone.as_ptr(), text.as_ptr());
+    }
+
+    // Requirement: R5
+    #[test]
+    fn texts_behave_as_the_strings_that_they_hold() {
+        let owner = Owner::plain(r"b\u0062b".to_owned());
+        let texts =
+            [Text::from("a"), Text::slice(&owner, 0..1), Text::unescaped(&owner, 0..8), Text::from("c")];
+        let strings = ["a", "b", "bbb", "c"];
+        assert!(texts.is_sorted());
+        for (text, string) in texts.iter().zip(strings) {
+            assert_eq!(text, string);
+            assert_eq!((format!("{text}"), format!("{text:?}")), (string.to_owned(), format!("{string:?}")));
+        }
+        let map: HashMap<Text, usize> = texts.into_iter().zip(0..).collect();
+        assert_eq!(map.get("bbb"), Some(&2));
+    }
+}

@@ -96,9 +96,9 @@ impl<'a> Line<'a> {
     }
 
     pub(crate) fn header(&self) -> Result<Header> {
-        let [kind, version, id, created_at] =
+        self.record_type(HEADER, "session")?;
+        let [_, version, id, created_at] =
             self.fields(ROOT, HEADER, ["type", "version", "id", "createdAt"])?;
-        self.constant(kind, HEADER, "type", "session")?;
         self.version(version, "R1")?;
         let id = self.filled(id, HEADER, "id")?;
         let created_at = self.filled(created_at, HEADER, "createdAt")?;
@@ -107,8 +107,8 @@ impl<'a> Line<'a> {
 
     pub(crate) fn entry(&self) -> Result<ReadEntry> {
         let names = ["type", "version", "id", "parentId", "timestamp", "message"];
-        let [kind, version, id, parent, timestamp, message] = self.fields(ROOT, ENTRY, names)?;
-        self.constant(kind, ENTRY, "type", "entry")?;
+        self.record_type(ENTRY, "entry")?;
+        let [_, version, id, parent, timestamp, message] = self.fields(ROOT, ENTRY, names)?;
         self.version(version, "R2")?;
         let (id_at, parent_at) = (self.at(id), self.at(parent));
         let id = self.filled(id, ENTRY, "id")?;
@@ -299,11 +299,19 @@ impl<'a> Line<'a> {
             .map(|(_, value)| value)
     }
 
-    fn constant(&self, index: usize, shape: Shape, name: &str, wanted: &str) -> Result<()> {
-        if self.tape.token(index).kind == Kind::String && self.value(index).as_deref() == Some(wanted) {
-            return Ok(());
+    /// Checked before the fields, since a record of another type has others: its type says more than its first field
+    /// that is one too many.
+    fn record_type(&self, shape: Shape, wanted: &str) -> Result<()> {
+        self.expect_object(ROOT, shape)?;
+        match self.member(ROOT, "type") {
+            Some(kind)
+                if self.tape.token(kind).kind != Kind::String
+                    || self.value(kind).as_deref() != Some(wanted) =>
+            {
+                Err(self.unexpected(kind, shape, "type", &format!("`{wanted}`")))
+            }
+            _ => Ok(()),
         }
-        Err(self.unexpected(index, shape, name, &format!("`{wanted}`")))
     }
 
     /// A number of the decimal value 1, however it is written (requirement F9.version).
