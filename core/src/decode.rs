@@ -140,7 +140,7 @@ impl Pass {
                 Ok(()) if self.pending.is_none() => self.pending = self.read_record(span).err(),
                 Ok(()) => {}
                 Err(stop) if !span.terminated && stop.is_torn_object(text) => {
-                    self.torn_tail = span.next - span.start
+                    self.torn_tail = span.next - span.start;
                 }
                 Err(stop) => return Err(span.refuse_syntax(stop.offset, stop.why)),
             }
@@ -333,5 +333,59 @@ fn refuse_encoding(mut bytes: Vec<u8>, offset: usize) -> Error {
     match span {
         Some(span) => span.check_length().err().unwrap_or_else(|| error.with_position(span.position(offset))),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = r#"{"type":"session","version":1,"id":"s","createdAt":"t"}"#;
+
+    fn entry(id: usize, content: &str) -> String {
+        let message = format!(r#"{{"id":"m","role":"user","content":"{content}"}}"#);
+        format!(
+            r#"{{"type":"entry","version":1,"id":"{id}","parentId":null,"timestamp":"t","message":{message}}}"#
+        )
+    }
+
+    // Requirement: F5, F8
+    #[test]
+    fn the_kept_bytes_are_the_canonical_form_of_what_was_read() {
+        let canonical = format!("{HEADER}\n{}\n{}\n", entry(1, "é\\n"), entry(2, ""));
+        let files = [
+            canonical.clone(),
+            canonical.clone() + "{\"torn",
+            canonical.trim_end().to_owned(),
+            canonical.replace('\n', "\r\n"),
+            canonical.replacen("\"é", " \"\\u00e9", 1),
+            canonical.replacen("{", "{ ", 1),
+        ];
+        for file in files {
+            let (header, entries, segments, torn_tail) =
+                decode(file.clone().into_bytes()).unwrap().into_parts();
+            let kept: Vec<u8> = segments.iter().flatten().copied().collect();
+            assert_eq!(String::from_utf8(kept).unwrap(), canonical, "{file}");
+            assert_eq!(segments.len(), canonical.len());
+            let encoded: String = entries.iter().map(entry_line).collect();
+            assert_eq!(header_line(&header) + &encoded, canonical);
+            assert_eq!(torn_tail, if file.ends_with("torn") { 6 } else { 0 });
+        }
+    }
+
+    // Requirement: F8
+    #[test]
+    fn a_canonical_file_is_kept_as_one_slice_of_what_was_read() {
+        let lines: Vec<String> = (0..1_000).map(|id| entry(id, "x") + "\n").collect();
+        let file = format!("{HEADER}\n{}", lines.concat()).into_bytes();
+        let start = file.as_ptr();
+        let (_, entries, segments, _) = decode(file).unwrap().into_parts();
+        let slices: Vec<*const u8> = segments.iter().map(<[u8]>::as_ptr).collect();
+        assert_eq!(slices, [start]);
+        let id = entries[500].id_text().as_ptr() as usize;
+        assert!(
+            (start as usize..start as usize + segments.len()).contains(&id),
+            "ids are slices of the file"
+        );
     }
 }

@@ -327,7 +327,7 @@ mod tests {
         let segments = canonical.into_segments();
         assert_eq!((segments.iter().count(), segments.len()), (2, 8));
         assert_eq!(bytes(&segments), b"a\nb\nc\nd\n");
-        assert!(std::ptr::eq(segments.iter().next().unwrap(), &file.as_str().as_bytes()[..4]));
+        assert_eq!(segments.iter().next().unwrap().as_ptr(), file.as_str().as_ptr());
     }
 
     // Requirement: F8

@@ -450,7 +450,7 @@ const TOPS: u64 = ONES << 7;
 /// A word whose lowest set bit lies in the lowest byte of `word` that is `byte`, or zero.
 #[inline]
 pub(crate) fn bytes_equal(word: u64, byte: u8) -> u64 {
-    let zero = word ^ ONES * u64::from(byte);
+    let zero = word ^ (ONES * u64::from(byte));
     zero.wrapping_sub(ONES) & !zero & TOPS
 }
 

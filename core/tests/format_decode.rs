@@ -1,5 +1,6 @@
 //! Files and what they are read as: order of checks, places of failures, limits, the canonical form.
 
+use proptest::prelude::*;
 use session_tree::limits::{MAX_SESSION_FILE_BYTES, MAX_SESSION_LINE_BYTES, MAX_SESSION_RECORDS};
 use session_tree::{Block, Code, Decoded, Message, decode};
 
@@ -53,8 +54,8 @@ fn assert_refused(bytes: impl Into<Vec<u8>>, code: Code, requirement: &str, offs
     let bytes = bytes.into();
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(400)]).into_owned();
     let before = &bytes[..offset];
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-    let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+    let line = before.split(|byte| *byte == b'\n').count();
+    let column = before.rsplit(|byte| *byte == b'\n').next().map_or(0, <[u8]>::len) + 1;
     let error = decode(bytes.clone()).err().unwrap_or_else(|| panic!("accepted: {shown}"));
     let at = error.position().unwrap_or_else(|| panic!("no place: {error}"));
     assert_eq!((error.code(), error.requirement()), (code, requirement), "{error}\n{shown}");
@@ -584,3 +585,82 @@ fn arguments_keep_depth_and_digits() {
         assert_eq!(loaded(spread).entries(), decoded.entries());
     }
 }
+
+/// A session that has every kind of record, several branches and every kind of spelling that is not canonical.
+fn specimen() -> String {
+    let lines = [
+        HEADER.to_owned(),
+        root("a"),
+        entry("b", "\"a\"", &call("c", r#"{"k":[1.0,{"x":"\u0041\n"}],"\u00e9":-0}"#)),
+        entry("d", "\"b\"", &result("c", "n")).replace(',', " , "),
+        entry("e", "\"b\"", &result("c", "n")),
+        entry("f", "null", &user("m", r"é😀\ud83d\ude00\u0000")).replace(":1,", ":1.0,"),
+    ];
+    lines.join("\r\n") + "\n{\"type\":\"en"
+}
+
+/// One change of a file: what and where.
+fn change(text: &mut Vec<u8>, kind: u8, at: usize, piece: &[u8]) {
+    let at = at % (text.len() + 1);
+    match kind {
+        0 => text.truncate(at),
+        1 => drop(text.splice(at..at, piece.iter().copied())),
+        2 => drop(text.splice(at..(at + piece.len()).min(text.len()), piece.iter().copied())),
+        3 => drop(text.drain(at..(at + 7).min(text.len()))),
+        _ => {
+            // A whole line again, at the end.
+            let line = text[at..].split_inclusive(|byte| *byte == b'\n').nth(1).unwrap_or_default().to_vec();
+            text.extend(line);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) })]
+
+    // Requirement: F7, F8
+    #[test]
+    fn a_damaged_file_is_refused_at_a_place_or_has_a_canonical_form_that_reads_the_same(
+        changes in prop::collection::vec((0..5_u8, any::<usize>(), prop::sample::select(&PIECES[..])), 0..3)
+    ) {
+        let mut text = specimen().into_bytes();
+        for (kind, at, piece) in changes {
+            change(&mut text, kind, at, piece);
+        }
+        match decode(text.clone()) {
+            Ok(decoded) => {
+                let canonical = canonical_form(&decoded);
+                let again = loaded(canonical.clone());
+                prop_assert!(again.canonical());
+                prop_assert_eq!(again.torn_tail(), 0);
+                prop_assert_eq!(again.header(), decoded.header());
+                prop_assert_eq!(again.entries(), decoded.entries());
+                prop_assert_eq!(&canonical_form(&again), &canonical);
+                prop_assert_eq!(decoded.canonical(), canonical.as_bytes() == text);
+            }
+            Err(error) => {
+                let at = error.position().unwrap();
+                let before = &text[..at.offset];
+                prop_assert_eq!(at.line, before.split(|byte| *byte == b'\n').count());
+                prop_assert_eq!(at.column, before.rsplit(|byte| *byte == b'\n').next().unwrap().len() + 1);
+            }
+        }
+    }
+}
+
+const PIECES: [&[u8]; 14] = [
+    b"\n",
+    b"\r",
+    b" ",
+    b"\"",
+    b"{",
+    b"}",
+    b",",
+    b"\\ud800",
+    b"\xff",
+    b"1",
+    b"null",
+    b"\"c\"",
+    b"\"id\":\"a\",",
+    b"\0",
+];

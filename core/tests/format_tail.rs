@@ -384,13 +384,9 @@ proptest! {
     fn complete_means_that_another_parser_takes_it(text in symbols(14)) {
         prop_assert_eq!(classify(&text) == Tail::Complete, parses(&text));
         prop_assert_eq!(classify(&text), defined(text.as_bytes()));
-        match completion(&text) {
-            Some(rest) => {
-                prop_assert_eq!(classify(&text), Tail::Incomplete);
-                prop_assert!(parses(&(text + &rest)));
-            }
-            None => prop_assert_ne!(classify(&text), Tail::Incomplete),
-        }
+        let rest = completion(&text);
+        prop_assert_eq!(rest.is_some(), classify(&text) == Tail::Incomplete);
+        prop_assert!(rest.is_none_or(|rest| parses(&(text + &rest))));
     }
 }
 

@@ -489,22 +489,27 @@ impl<'a> Line<'a> {
 fn is_one(number: &str) -> bool {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    // The only significant digit is a 1; digits are counted from the point, to the left as positive.
-    let power = match (whole.trim_start_matches('0'), fraction.trim_end_matches('0')) {
-        (whole, "") if whole.strip_prefix('1').is_some_and(is_zeros) => whole.len() as i64 - 1,
-        ("", fraction) if fraction.strip_suffix('1').is_some_and(is_zeros) => -(fraction.len() as i64),
-        _ => return false,
-    };
-    power_of_ten(exponent).is_some_and(|exponent| exponent + power == 0)
+    // The only digit that is not zero must be a 1, and the exponent must undo its distance from the units.
+    match (whole.trim_start_matches('0'), fraction.trim_end_matches('0')) {
+        (whole, "") if whole.strip_prefix('1').is_some_and(is_zeros) => {
+            is_exponent(exponent, true, whole.len() - 1)
+        }
+        ("", fraction) if fraction.strip_suffix('1').is_some_and(is_zeros) => {
+            is_exponent(exponent, false, fraction.len())
+        }
+        _ => false,
+    }
 }
 
 fn is_zeros(digits: &str) -> bool {
     digits.bytes().all(|digit| digit == b'0')
 }
 
-/// An exponent, unless it is too large for any number of a line to outweigh it.
-fn power_of_ten(exponent: &str) -> Option<i64> {
+/// Whether a JSON exponent has this sign and magnitude. Its digits may be of any number.
+fn is_exponent(exponent: &str, negative: bool, magnitude: usize) -> bool {
     let digits = exponent.trim_start_matches(['+', '-']).trim_start_matches('0');
-    let magnitude: i64 = if digits.is_empty() { 0 } else { digits.parse::<i32>().ok()?.into() };
-    Some(if exponent.starts_with('-') { -magnitude } else { magnitude })
+    if magnitude == 0 {
+        return digits.is_empty();
+    }
+    exponent.starts_with('-') == negative && digits == magnitude.to_string()
 }
