@@ -98,6 +98,9 @@ struct Pass {
     pending: Option<Error>,
 }
 
+/// By which the number of entries is guessed, so that a long file's tables do not grow step by step.
+const TYPICAL_LINE_BYTES: usize = 512;
+
 /// Where a line lies in the file, and what of it counts.
 #[derive(Clone, Copy)]
 struct Span {
@@ -112,14 +115,15 @@ struct Span {
 
 impl Pass {
     fn new(file: Arc<Owner>) -> Pass {
+        let entries = (file.as_str().len() / TYPICAL_LINE_BYTES).min(MAX_SESSION_RECORDS);
         Pass {
             canonical: Canonical::of(&file),
             file,
             tape: Tape::default(),
             header: None,
-            entries: Vec::new(),
-            parents: Vec::new(),
-            ids: HashMap::new(),
+            entries: Vec::with_capacity(entries),
+            parents: Vec::with_capacity(entries),
+            ids: HashMap::with_capacity(entries),
             torn_tail: 0,
             pending: None,
         }
@@ -359,7 +363,7 @@ mod tests {
             canonical.trim_end().to_owned(),
             canonical.replace('\n', "\r\n"),
             canonical.replacen("\"é", " \"\\u00e9", 1),
-            canonical.replacen("{", "{ ", 1),
+            canonical.replacen('{', "{ ", 1),
         ];
         for file in files {
             let (header, entries, segments, torn_tail) =

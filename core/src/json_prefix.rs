@@ -401,16 +401,18 @@ fn code_unit(input: &[u8], at: usize) -> Result<u32, Cut> {
 /// a JSON string holds as they are, and what the canonical form escapes.
 #[inline]
 pub(crate) fn end_of_plain_run(input: &[u8], mut at: usize) -> usize {
+    // Most strings are names and ids, which end within three words; contents go on in wider steps.
+    let mut words = 3;
     while let Some(word) = word_at(input, at) {
         let special = special_bytes(word);
         if special != 0 {
             return at + special.trailing_zeros() as usize / 8;
         }
         at += 8;
-        while let Some(chunk) = input.get(at..).and_then(<[u8]>::first_chunk::<32>)
-            && is_plain(chunk)
-        {
-            at += 32;
+        words -= 1;
+        if words == 0 {
+            at = skip_plain_chunks(input, at);
+            words = CHUNK / 8;
         }
     }
     while input.get(at).is_some_and(|&byte| byte != b'"' && byte != b'\\' && byte >= 0x20) {
@@ -419,9 +421,21 @@ pub(crate) fn end_of_plain_run(input: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// Bytes that are looked at in one step where nothing special is near.
+const CHUNK: usize = 32;
+
+fn skip_plain_chunks(input: &[u8], mut at: usize) -> usize {
+    while let Some(chunk) = input.get(at..).and_then(<[u8]>::first_chunk::<CHUNK>)
+        && is_plain(chunk)
+    {
+        at += CHUNK;
+    }
+    at
+}
+
 /// Written without branches, which the compiler turns into vector instructions.
 #[inline]
-fn is_plain(chunk: &[u8; 32]) -> bool {
+fn is_plain(chunk: &[u8; CHUNK]) -> bool {
     let mut special = 0;
     for &byte in chunk {
         special |= u8::from(byte == b'"') | u8::from(byte == b'\\') | u8::from(byte < 0x20);

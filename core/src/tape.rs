@@ -97,6 +97,7 @@ impl Tape {
         if token.kind == Kind::Name { self.tokens[item + 1].next as usize } else { token.next as usize }
     }
 
+    #[inline]
     fn push(&mut self, kind: Kind, start: usize, end: usize, marks: Marks) {
         let next = self.tokens.len() as u32 + 1;
         self.tokens.push(Token {
@@ -112,6 +113,7 @@ impl Tape {
 }
 
 impl Sink for Tape {
+    #[inline]
     fn open(&mut self, container: Container, start: usize) {
         let index = self.tokens.len() as u32;
         let kind = if container == Container::Object { Kind::Object } else { Kind::Array };
@@ -121,6 +123,7 @@ impl Sink for Tape {
         self.open = index;
     }
 
+    #[inline]
     fn close(&mut self, end: usize) {
         let next = self.tokens.len() as u32;
         let token = &mut self.tokens[self.open as usize];
@@ -129,14 +132,17 @@ impl Sink for Tape {
         token.end = self.base + end as u32;
     }
 
+    #[inline]
     fn name(&mut self, start: usize, end: usize, marks: Marks) {
         self.push(Kind::Name, start, end, marks);
     }
 
+    #[inline]
     fn string(&mut self, start: usize, end: usize, marks: Marks) {
         self.push(Kind::String, start, end, marks);
     }
 
+    #[inline]
     fn scalar(&mut self, scalar: Scalar, start: usize, end: usize) {
         let kind = match scalar {
             Scalar::Number => Kind::Number,

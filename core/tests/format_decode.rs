@@ -407,6 +407,23 @@ fn entries_that_deviate_are_refused() {
     );
 }
 
+// Requirement: R3, R4, F7, F9.duplicate-names, F9.surrogates
+#[test]
+fn messages_within_a_file_are_refused_where_they_go_wrong() {
+    let message = Code::InvalidMessage;
+    let cases = [
+        (entry("e", "null", "5"), "R3", "5}"),
+        (entry("e", "null", &user("m", "x").replace("user", "system")), "R3", "\"system"),
+        (entry("e", "null", &user(" ", "x")), "R4", "\" \""),
+        (entry("e", "null", &user("m", "\\udc00")), "F9.surrogates", "\\udc00"),
+        (entry("e", "null", &call("c", r#"{"a":{"b":0,"b":1}}"#)), "F9.duplicate-names", "\"b\":1"),
+        (entry("e", "null", &call("c", r#"[{"a":0,"a":1}]"#)), "R3", "[{\"a\""),
+    ];
+    for (line, requirement, at) in &cases {
+        assert_lines_refused(&[&root("before"), line, "{}"], message, requirement, at);
+    }
+}
+
 // Requirement: F9.version
 #[test]
 fn a_version_is_one_by_its_decimal_value() {
