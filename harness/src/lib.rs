@@ -1,3 +1,5 @@
 //! A conformance and fault-injection harness for session stores.
 
 pub mod disk;
+pub mod generate;
+pub mod model;
