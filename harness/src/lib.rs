@@ -3,3 +3,4 @@
 pub mod disk;
 pub mod generate;
 pub mod model;
+pub mod tree_view;
