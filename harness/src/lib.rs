@@ -4,6 +4,7 @@
 pub mod call;
 pub mod disk;
 pub mod fault;
+pub mod generate;
 pub mod inject;
 pub mod model;
 pub mod outsider;
@@ -13,4 +14,5 @@ pub mod scenario;
 pub mod stage;
 pub mod subject;
 pub mod suite;
+pub mod tree_view;
 pub mod world;
