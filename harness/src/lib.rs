@@ -2,13 +2,17 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+pub mod cli;
 pub mod disk;
+pub mod exit_code;
 pub mod fault;
 pub mod generate;
 pub mod inject;
 pub mod model;
 pub mod outsider;
 pub mod promise;
+pub mod replay;
+pub mod report;
 pub mod role;
 pub mod scenario;
 pub mod stage;
