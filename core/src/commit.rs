@@ -139,10 +139,10 @@ impl<O: FileOps> Commit<'_, O> {
             Ok(seen) if seen.is(&self.old.identity) => Err(self.without_marker(cause).into()),
             Ok(seen) if seen.is_absent() || seen.is(&self.temporary.identity) => Err(self.roll_back(cause)),
             Ok(_) => {
-                Err(in_doubt(cause, self.place.file_changed("the path names a stranger's file", Stage::C8))
+                Err(in_doubt(&cause, self.place.file_changed("the path names a stranger's file", Stage::C8))
                     .into())
             }
-            Err(errno) => Err(in_doubt(cause, self.place.io("look at the path", errno, Stage::C8)).into()),
+            Err(errno) => Err(in_doubt(&cause, self.place.io("look at the path", errno, Stage::C8)).into()),
         }
     }
 
@@ -188,9 +188,9 @@ impl<O: FileOps> Commit<'_, O> {
         let mine: Vec<&Identity> = mine.iter().collect();
         match self.place.remove(&self.place.marker, &mine) {
             Ok(()) => cause,
-            Err(NotRemoved::Foreign) => in_doubt(cause, self.foreign_marker(Stage::C7)),
+            Err(NotRemoved::Foreign) => in_doubt(&cause, self.foreign_marker(Stage::C7)),
             Err(NotRemoved::Failed(errno)) => {
-                in_doubt(cause, self.place.io("remove the recovery marker", errno, Stage::C7))
+                in_doubt(&cause, self.place.io("remove the recovery marker", errno, Stage::C7))
             }
         }
     }
@@ -202,13 +202,13 @@ impl<O: FileOps> Commit<'_, O> {
     fn roll_back(&self, cause: Error) -> Failure<O::File> {
         match rollback::roll_back(self.place, self.old, self.temporary) {
             RolledBack::Proved { adopted } => Failure { error: cause, adopted },
-            RolledBack::Doubtful(why) => in_doubt(cause, why).into(),
+            RolledBack::Doubtful(why) => in_doubt(&cause, why).into(),
         }
     }
 }
 
 /// The answer where the old generation's place could not be proved: both causes, and a poisoned store.
-fn in_doubt(cause: Error, why: Error) -> Error {
+fn in_doubt(cause: &Error, why: Error) -> Error {
     let mut error = Error::new(
         Code::RollbackFailed,
         "C20",

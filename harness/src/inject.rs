@@ -232,15 +232,14 @@ impl Injector {
 impl State {
     /// Which call of this op and target within the store call this is, from 1.
     fn count(&mut self, op: Op, target: Target) -> u32 {
-        match self.counts.iter_mut().find(|(seen_op, seen, _)| *seen_op == op && *seen == target) {
-            Some((_, _, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.counts.push((op, target, 1));
-                1
-            }
+        if let Some((_, _, count)) =
+            self.counts.iter_mut().find(|(seen_op, seen, _)| *seen_op == op && *seen == target)
+        {
+            *count += 1;
+            *count
+        } else {
+            self.counts.push((op, target, 1));
+            1
         }
     }
 
