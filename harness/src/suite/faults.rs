@@ -190,7 +190,7 @@ fn trace_digest(finished: &Finished) -> u64 {
     finished.case.scenario.hash(&mut hasher);
     for event in &finished.run.trace {
         // Which fault of the plan struck is not part of what happened.
-        (event.op, event.target, event.outcome, &event.during).hash(&mut hasher);
+        (event.op, event.target, event.outcome, event.failed_after, &event.during).hash(&mut hasher);
     }
     for fault in &finished.case.plan.0 {
         // What an outside actor did and when a process died does not show in the calls before it.
