@@ -83,7 +83,7 @@ impl<O: FileOps> Commit<'_, O> {
         match self.place.ops.stat_at(&self.place.dir, &self.temporary.name) {
             Ok(stat) if self.is_temporary(&stat) => Ok(stat),
             Ok(_) => Err(self.place.file_changed("the temporary was replaced", Stage::C5)),
-            Err(errno) => Err(self.place.io("look at the temporary", errno, Stage::C5)),
+            Err(errno) => Err(self.place.lost("look at the temporary", errno, Stage::C5)),
         }
     }
 
@@ -116,7 +116,7 @@ impl<O: FileOps> Commit<'_, O> {
             Ok(_) => {
                 return Err(self.place.file_changed("the recovery marker is not the old generation", stage));
             }
-            Err(errno) => return Err(self.place.io("look at the recovery marker", errno, stage)),
+            Err(errno) => return Err(self.place.lost("look at the recovery marker", errno, stage)),
         };
         let ready = self
             .place
@@ -168,7 +168,7 @@ impl<O: FileOps> Commit<'_, O> {
         match self.place.ops.stat_at(&self.place.dir, &self.place.name) {
             Ok(stat) if self.is_temporary(&stat) => self.place.check_root(stage),
             Ok(_) => Err(self.place.file_changed("the path does not name the new generation", stage)),
-            Err(errno) => Err(self.place.io("look at the new generation", errno, stage)),
+            Err(errno) => Err(self.place.lost("look at the new generation", errno, stage)),
         }
     }
 

@@ -48,7 +48,7 @@ fn publish<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>) -> Resu
     let stat = match place.ops.stat_at(&place.dir, &place.name) {
         Ok(stat) if temporary.identity.is(&stat) && stat.size == temporary.size => stat,
         Ok(_) => return Err(place.file_changed("the path does not name the new session", Stage::K6)),
-        Err(errno) => return Err(place.io("look at the new session", errno, Stage::K6)),
+        Err(errno) => return Err(place.lost("look at the new session", errno, Stage::K6)),
     };
     place.check_root(Stage::K6)?;
     // K7. Makes the path durable; before this a cut shows either nothing or the whole header.
