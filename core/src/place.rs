@@ -184,16 +184,17 @@ impl<O: FileOps> Place<O> {
             Err(errno) if means_gone(errno) => return Ok(false),
             Err(errno) => return Err(self.io("open the recovery marker", errno, stage)),
         };
-        match self.try_lock(&file, Lock::Shared) {
-            Ok(true) => self.ops.unlock(&file),
+        let again = match self.try_lock(&file, Lock::Shared) {
+            // The commit may have ended between the look and the lock: only a marker that is still there is
+            // abandoned. Looked at under the lock, or it could be the marker of that store's next commit.
+            Ok(true) => self.look(&self.marker),
             Ok(false) => return Ok(false),
             // Without locks nothing tells a live commit from a dead one, so every marker is refused.
             Err(errno) if locks_are_missing(errno) => return Ok(true),
             Err(errno) => return Err(self.io("lock the recovery marker", errno, stage)),
-        }
-        // The commit may have ended between the look and the lock: only a marker that is still there is abandoned.
-        let again =
-            self.look(&self.marker).map_err(|errno| self.io("look for a recovery marker", errno, stage))?;
+        };
+        self.ops.unlock(&file);
+        let again = again.map_err(|errno| self.io("look for a recovery marker", errno, stage))?;
         Ok(again.is(&Identity::of(seen)))
     }
 
