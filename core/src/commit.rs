@@ -183,6 +183,7 @@ impl<O: FileOps> Commit<'_, O> {
     /// A failure before the rename took effect: takes our marker away again. Where it stays, load must refuse, so the
     /// store is poisoned.
     fn without_marker(&self, cause: Error) -> Error {
+        let stage = cause.stage().unwrap_or(Stage::C7);
         let mut mine: Vec<Identity> = vec![self.old.identity];
         // The link names what the path named at that moment, which may be a stranger's file by now.
         if let Ok(Seen::Present(stat)) = self.place.look(&self.place.name) {
@@ -191,9 +192,9 @@ impl<O: FileOps> Commit<'_, O> {
         let mine: Vec<&Identity> = mine.iter().collect();
         match self.place.remove(&self.place.marker, &mine) {
             Ok(()) => cause,
-            Err(NotRemoved::Foreign) => in_doubt(cause, self.foreign_marker(Stage::C7)),
+            Err(NotRemoved::Foreign) => in_doubt(cause, self.foreign_marker(stage)),
             Err(NotRemoved::Failed(errno)) => {
-                in_doubt(cause, self.place.io("remove the recovery marker", errno, Stage::C7))
+                in_doubt(cause, self.place.io("remove the recovery marker", errno, stage))
             }
         }
     }
