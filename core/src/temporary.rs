@@ -137,7 +137,7 @@ fn fill<O: FileOps>(
 fn hold<O: FileOps>(place: &Place<O>, name: &OsStr, identity: &Identity, stage: Stage) -> Result<O::File> {
     let mut holder = place
         .open_name(name, Access::Read)
-        .map_err(|errno| place.io("open the temporary again", errno, stage))?;
+        .map_err(|errno| place.lost("open the temporary again", errno, stage))?;
     let seen =
         place.ops.stat(&holder).map_err(|errno| place.io("look at the new temporary", errno, stage))?;
     if !identity.is(&seen) {
