@@ -3,6 +3,7 @@
 
 pub mod call;
 pub mod cli;
+pub mod crash;
 pub mod disk;
 pub mod exit_code;
 pub mod fault;
@@ -19,4 +20,5 @@ pub mod stage;
 pub mod subject;
 pub mod suite;
 pub mod tree_view;
+pub mod workload;
 pub mod world;

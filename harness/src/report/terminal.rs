@@ -76,7 +76,8 @@ impl Row {
     pub fn of(finished: &Finished) -> Row {
         match finished.case.plan.0.as_slice() {
             [only] => match only.kind {
-                Kind::Before(_) => Row::FailsBefore,
+                Kind::Before(_) | Kind::SyncDrops(_) => Row::FailsBefore,
+                Kind::SyncLies => Row::FailsAfter,
                 Kind::After(_) => Row::FailsAfter,
                 Kind::Short | Kind::ShortThen(_) | Kind::NoProgress => Row::Short,
                 Kind::Held => Row::Held,

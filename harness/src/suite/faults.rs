@@ -242,7 +242,7 @@ fn run_cases(
 pub fn single_faults(scenario: usize) -> Result<Vec<Case>, HarnessError> {
     let run = scenario::run(Backend::Simulated, &SCENARIOS[scenario], &Plan::default())?;
     let own_faults = run.fired.len();
-    let during = During { call: SCENARIOS[scenario].action.call().to_owned(), nth: 1 };
+    let during = During { call: SCENARIOS[scenario].action.call().into(), nth: 1 };
     let events: Vec<Event> = run.trace.into_iter().filter(|event| event.during == during).collect();
     let stages = stage::of_clean_trace(&during.call, &events);
     // A scenario with faults of its own is about what they lead to.
@@ -327,6 +327,27 @@ fn second_kinds(event: &Event) -> Vec<(Kind, Span)> {
 
 /// Every fault that can strike at the place of `event`.
 fn faults_at(event: &Event, action: Action) -> Vec<Fault> {
+    let mut faults = errors_at(event);
+    let mut add = |kind, span| faults.push(Fault { site: site_of(event), kind, span });
+    if event.op == Op::Lock {
+        add(Kind::Held, Span::Times(1));
+        add(Kind::Held, Span::Times(3));
+        add(Kind::Held, Span::Forever);
+    }
+    add(Kind::KillBefore, Span::Times(1));
+    if has_effect(event.op) {
+        add(Kind::KillAfter, Span::Times(1));
+    }
+    for actor in Actor::ALL {
+        if can_act(*actor, action) {
+            add(Kind::Actor(*actor), Span::Times(1));
+        }
+    }
+    faults
+}
+
+/// Every error and short transfer that the system call of `event` can come to.
+pub(super) fn errors_at(event: &Event) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |kind, span| faults.push(Fault { site: site_of(event), kind, span });
     for errno in errors_of(event.op, event.target) {
@@ -351,19 +372,8 @@ fn faults_at(event: &Event, action: Action) -> Vec<Fault> {
         add(Kind::NoProgress, Span::Times(1));
         add(Kind::NoProgress, Span::Forever);
     }
-    if event.op == Op::Lock {
-        add(Kind::Held, Span::Times(1));
-        add(Kind::Held, Span::Times(3));
-        add(Kind::Held, Span::Forever);
-    }
-    add(Kind::KillBefore, Span::Times(1));
-    if has_effect(event.op) {
-        add(Kind::KillAfter, Span::Times(1));
-    }
-    for actor in Actor::ALL {
-        if can_act(*actor, action) {
-            add(Kind::Actor(*actor), Span::Times(1));
-        }
+    if event.op == Op::Fsync {
+        add(Kind::SyncDrops(Errno::EIO), Span::Times(1));
     }
     faults
 }
