@@ -1,7 +1,7 @@
 //! A file of ours that is complete, durable and locked before any other name points to it: the header of a new
 //! session, the next generation, or the copy that a roll back makes (stages K2 to K4, C2 to C4, C20).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IoSlice;
 
 use crate::errno::Errno;
@@ -40,9 +40,8 @@ pub(crate) struct Temporary<F> {
     pub(crate) identity: Identity,
     /// A second descriptor: its lock outlives the one that was written through and closed.
     pub(crate) holder: F,
-    pub(crate) size: u64,
-    owner: u32,
-    group: u32,
+    /// As it was when everything was written: whoever changes it afterwards is noticed.
+    pub(crate) written: FileStat,
 }
 
 impl<F: Send + Sync + 'static> Temporary<F> {
@@ -62,10 +61,14 @@ impl<F: Send + Sync + 'static> Temporary<F> {
             .stat(&writer)
             .map_err(|errno| place.io("look at the new temporary", errno, stages.create))?;
         let identity = Identity::of(&created);
-        fill(place, writer, &created, name.clone(), content, like, stages).inspect_err(|_| {
-            // A temporary whose unlink fails stays as a stray, which requirement C22 allows.
-            let _ = place.remove(&name, &[&identity]);
-        })
+        match fill(place, writer, &created, &name, content, like, stages) {
+            Ok((holder, written)) => Ok(Temporary { name, identity, holder, written }),
+            Err(error) => {
+                // A temporary whose unlink fails stays as a stray, which requirement C22 allows.
+                let _ = place.remove(&name, &[&identity]);
+                Err(error)
+            }
+        }
     }
 
     /// Removes the temporary's own name, if it still is the temporary.
@@ -73,15 +76,26 @@ impl<F: Send + Sync + 'static> Temporary<F> {
         let _ = place.remove(&self.name, &[&self.identity]);
     }
 
+    /// Whether a look shows this temporary with nothing changed since it was written.
+    pub(crate) fn is_unchanged_in(&self, stat: &FileStat) -> bool {
+        self.identity.is(stat) && (stat.size, stat.modified) == (self.written.size, self.written.modified)
+    }
+
+    /// The generation that this temporary has become.
+    pub(crate) fn into_generation(self) -> Generation<F> {
+        Generation::new(self.holder, &self.written)
+    }
+
     /// The mode that this temporary must have to stand in for `like` (choice C25.mode).
     pub(crate) fn mode_like(&self, like: &FileStat) -> u32 {
-        mode_like(like, self.owner, self.group)
+        mode_like(like, &self.written)
     }
 }
 
 /// The mode of `like`, without group and other bits where owner or group differ: never wider than before.
-fn mode_like(like: &FileStat, owner: u32, group: u32) -> u32 {
-    let mask = if (like.owner, like.group) == (owner, group) { PERMISSIONS } else { OWNER_PERMISSIONS };
+fn mode_like(like: &FileStat, ours: &FileStat) -> u32 {
+    let mask =
+        if (like.owner, like.group) == (ours.owner, ours.group) { PERMISSIONS } else { OWNER_PERMISSIONS };
     like.mode & mask
 }
 
@@ -89,18 +103,18 @@ fn fill<O: FileOps>(
     place: &Place<O>,
     writer: O::File,
     created: &FileStat,
-    name: OsString,
+    name: &OsStr,
     content: &Content<'_, O::File>,
     like: Option<&FileStat>,
     stages: Stages,
-) -> Result<Temporary<O::File>> {
+) -> Result<(O::File, FileStat)> {
     if created.kind != FileKind::Regular {
         return Err(place.file_changed("the new temporary is not a regular file", stages.create));
     }
     let identity = Identity::of(created);
-    let holder = hold(place, &name, &identity, stages.create)?;
+    let holder = hold(place, name, &identity, stages.create)?;
     let size = write(place, &writer, content, stages.write)?;
-    let mode = like.map_or(PRIVATE, |like| mode_like(like, created.owner, created.group));
+    let mode = like.map_or(PRIVATE, |like| mode_like(like, created));
     if created.mode & PERMISSIONS != mode {
         place
             .ops
@@ -110,12 +124,17 @@ fn fill<O: FileOps>(
     // Neither call is repeated: a second fsync may succeed although the first one lost the bytes (A1), and a second
     // close may hit a descriptor that another thread was given.
     place.ops.sync(&writer).map_err(|errno| place.io("fsync the temporary", errno, stages.sync))?;
+    let written =
+        place.ops.stat(&writer).map_err(|errno| place.io("look at the temporary", errno, stages.sync))?;
     place.ops.close(writer).map_err(|errno| place.io("close the temporary", errno, stages.sync))?;
-    Ok(Temporary { name, identity, holder, size, owner: created.owner, group: created.group })
+    if written.size != size {
+        return Err(place.file_changed("the temporary does not have the size written", stages.sync));
+    }
+    Ok((holder, written))
 }
 
 /// Opens a second descriptor and locks it before the file gets any other name (requirement S8).
-fn hold<O: FileOps>(place: &Place<O>, name: &OsString, identity: &Identity, stage: Stage) -> Result<O::File> {
+fn hold<O: FileOps>(place: &Place<O>, name: &OsStr, identity: &Identity, stage: Stage) -> Result<O::File> {
     let mut holder = place
         .open_name(name, Access::Read)
         .map_err(|errno| place.lost("open the temporary again", errno, stage))?;
