@@ -53,7 +53,7 @@ impl Struck {
 
     /// Refused as not proved: a marker is kept, the store is poisoned, and a load refuses.
     #[track_caller]
-    fn is_poisoned(self) -> (Fixture, Error) {
+    fn ends_poisoned(self) -> (Fixture, Error) {
         let Struck { fixture, store, answer, .. } = self;
         let error = refused(answer, Code::RollbackFailed);
         assert!(fixture.ops.fired() > 0, "the planned fault did not fire");
@@ -386,7 +386,7 @@ fn a_marker_that_appears_before_ours_poisons_and_is_left_alone() {
         f.ops.plan(at(Op::Link, Role::Marker, actor(move || fs::write(&marker, "foreign").unwrap())));
     });
     let before = struck.before.clone();
-    let (fixture, error) = struck.is_poisoned();
+    let (fixture, error) = struck.ends_poisoned();
     assert_eq!(error.stage(), Some(Stage::C6));
     assert_eq!(fs::read(fixture.marker()).unwrap(), b"foreign");
     assert_eq!(fixture.bytes(), before);
@@ -480,7 +480,7 @@ fn a_marker_of_ours_that_cannot_be_removed_again_poisons() {
         });
         let before = struck.before.clone();
         assert_eq!(struck.fixture.ops.count(Op::Unlink, Role::Marker), 3);
-        let (fixture, error) = struck.is_poisoned();
+        let (fixture, error) = struck.ends_poisoned();
         assert_eq!((error.stage(), error.errno()), (Some(stage), Some(Errno::EIO)), "{error}");
         let cause = error.rollback_cause().unwrap();
         assert_eq!((cause.errno(), cause.stage()), (Some(Errno::EROFS), Some(stage)), "{error}");
@@ -522,7 +522,7 @@ fn a_stranger_at_the_path_after_the_rename_failed_is_left_alone_and_the_marker_k
         f.ops.plan(at(Op::Rename, Role::Temporary, actor(move || replace(&path, b"stranger"))));
     });
     let before = struck.before.clone();
-    let (fixture, error) = struck.is_poisoned();
+    let (fixture, error) = struck.ends_poisoned();
     assert_eq!((error.stage(), error.errno()), (Some(Stage::C8), Some(Errno::EIO)));
     assert_eq!(fixture.bytes(), b"stranger");
     assert_eq!(fs::read(fixture.marker()).unwrap(), before);
@@ -538,7 +538,7 @@ fn a_path_that_cannot_be_seen_after_the_rename_failed_is_doubtful() {
             f.ops.plan(at(Op::StatAt, Role::Session, What::Before(Errno::EACCES)).nth(5).for_ever());
         });
         let before = struck.before.clone();
-        let (fixture, error) = struck.is_poisoned();
+        let (fixture, error) = struck.ends_poisoned();
         assert_eq!(error.stage(), Some(Stage::C8));
         assert_eq!(error.rollback_cause().unwrap().errno(), Some(Errno::EACCES));
         assert_eq!(fs::read(fixture.marker()).unwrap(), before);
@@ -595,7 +595,7 @@ fn a_stranger_in_place_of_the_new_generation_is_left_alone_and_the_marker_kept()
         f.ops.plan(at(Op::StatAt, Role::Session, actor(move || replace(&path, b"stranger"))).nth(5));
     });
     let before = struck.before.clone();
-    let (fixture, error) = struck.is_poisoned();
+    let (fixture, error) = struck.ends_poisoned();
     assert_eq!((error.stage(), error.rollback_cause().unwrap().stage()), (Some(Stage::C9), Some(Stage::C20)));
     assert_eq!(fixture.bytes(), b"stranger");
     assert_eq!(fs::read(fixture.marker()).unwrap(), before);
@@ -665,7 +665,7 @@ fn a_marker_that_was_replaced_is_left_alone_and_poisons() {
         f.ops.plan(at(Op::SyncDir, Role::Directory, actor(move || replace(&marker, b"stranger"))));
     });
     let before = struck.before.clone();
-    let (fixture, error) = struck.is_poisoned();
+    let (fixture, error) = struck.ends_poisoned();
     assert_eq!(error.stage(), Some(Stage::C11));
     assert_eq!(fs::read(fixture.marker()).unwrap(), b"stranger");
     assert_eq!(fixture.bytes(), before, "the old generation was copied back");
@@ -777,7 +777,7 @@ fn an_old_generation_that_cannot_be_put_back_stays_at_the_marker_and_poisons() {
             struck.leaves_the_old_generation(Code::Io, Some(Errno::EIO), Stage::C10);
             continue;
         }
-        let (fixture, error) = struck.is_poisoned();
+        let (fixture, error) = struck.ends_poisoned();
         assert_eq!((error.stage(), error.errno()), (Some(Stage::C10), Some(Errno::EIO)));
         assert_eq!(error.rollback_cause().unwrap().stage(), Some(Stage::C20));
         assert_eq!(fs::read(fixture.marker()).unwrap(), before);
@@ -794,7 +794,7 @@ fn where_no_name_holds_the_old_generation_a_copy_is_put_at_the_marker() {
         f.ops.plan(at(Op::Rename, Role::Restore, What::Before(Errno::EIO)).for_ever());
     });
     let before = struck.before.clone();
-    let (fixture, _) = struck.is_poisoned();
+    let (fixture, _) = struck.ends_poisoned();
     assert_eq!(fs::read(fixture.marker()).unwrap(), before);
     assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
     assert_eq!(fixture.descriptors(), 0);
@@ -815,7 +815,7 @@ fn a_stranger_at_the_path_is_left_alone_and_the_lost_marker_is_made_anew() {
         ));
     });
     let before = struck.before.clone();
-    let (fixture, _) = struck.is_poisoned();
+    let (fixture, _) = struck.ends_poisoned();
     assert_eq!(fixture.bytes(), b"stranger");
     assert_eq!(fs::read(fixture.marker()).unwrap(), before);
     assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
@@ -1266,12 +1266,12 @@ fn a_generation_that_may_still_be_rolled_back_is_never_shown() {
     fs::write(fixture.outside("old"), &old).unwrap();
     let aside = fixture.outside("old");
     let held: Arc<Mutex<Option<OsFile>>> = Arc::default();
-    let (marked, holder) = (marker.clone(), Arc::clone(&held));
+    let (second_name, holder) = (marker.clone(), Arc::clone(&held));
     fixture.ops.plan(at(
         Op::ReadAt,
         Role::Session,
         actor(move || {
-            fs::hard_link(&aside, &marked).unwrap();
+            fs::hard_link(&aside, &second_name).unwrap();
             let other = open_in(&dir, &format!("{NAME}.pify-session-recovery"));
             assert!(lock(&other, Lock::Exclusive));
             *holder.lock().unwrap() = Some(other);

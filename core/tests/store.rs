@@ -47,8 +47,10 @@ fn with_file(bytes: &[u8]) -> Fixture {
     fixture
 }
 
-/// Puts something that is not a regular file at `path`.
-const FOREIGN: [(&str, fn(&Path)); 5] = [
+/// Puts something that is not a regular file at a path.
+type Make = fn(&Path);
+
+const FOREIGN: [(&str, Make); 5] = [
     ("directory", |path| fs::create_dir(path).unwrap()),
     ("symlink", |path| {
         let target = path.with_file_name("target");
