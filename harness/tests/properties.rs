@@ -941,6 +941,25 @@ proptest! {
         prop_assert_eq!((world.file(), jsons(&world.store.entries())), before);
     }
 
+    // Requirement: L1, L2, L3, L4, L5
+    #[test]
+    fn appends_refuse_exactly_what_breaks_the_naive_definition(
+        steps in vec((0..4_usize, linked_message()), 1..30),
+    ) {
+        let mut world = World::new();
+        for (back, message) in steps {
+            let entries = world.session.entries();
+            let place = entries.len().checked_sub(back + 1).map(|at| entries[at].id.clone());
+            for tree in &mut world.model_trees {
+                tree.move_to(&world.session, place.as_deref()).expect("a known entry");
+            }
+            for tree in &world.trees {
+                tree.move_to(place.as_deref()).expect("a known entry");
+            }
+            world.step(&Op::TreeAppend { tree: 0, message, id: Draw::Fresh, timestamp: Draw::Fresh })?;
+        }
+    }
+
     /// Two histories in turn below two roots of one store, and one of them alone in another.
     // Requirement: L3, T3
     #[test]
