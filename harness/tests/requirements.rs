@@ -11,25 +11,16 @@ use session_harness::promise::Promise;
 use session_harness::requirement;
 use session_harness::suite::faults;
 
-/// Requirements that no code implements yet, and why each may stay without a test until then.
-const NOT_BUILT_YET: &[(&str, &str)] = &[
-    ("X1", "nothing inspects a marker: a load beside one refuses, which is tested under S2 and C1"),
-    ("X2", "nothing recovers: a marker is resolved by hand, as the cases of the faults suite do it"),
-    ("X3", "nothing lists or removes strays: that commits leave none is tested under C22"),
-    ("X4", "there is no recovery that an open could begin with"),
-];
-
 /// Where tests stand, relative to the harness's package.
 const SOURCES: [&str; 4] = ["../core/src", "../core/tests", "src", "tests"];
 
 #[test]
 fn every_requirement_is_cited() {
     let cited = cited();
-    let not_built: BTreeSet<&str> = NOT_BUILT_YET.iter().map(|(id, _)| *id).collect();
     let uncited: Vec<&str> = requirement::all()
         .iter()
         .map(|requirement| requirement.id)
-        .filter(|id| !cited.contains_key(*id) && !not_built.contains(id))
+        .filter(|id| !cited.contains_key(*id))
         .collect();
     assert!(uncited.is_empty(), "no test, case or promise cites {}", uncited.join(", "));
 }
@@ -48,16 +39,6 @@ fn every_cited_id_is_in_the_contract() {
 fn every_citation_stands_directly_above_a_test() {
     let misplaced: Vec<String> = sources().iter().flat_map(|source| source.read().misplaced).collect();
     assert!(misplaced.is_empty(), "\n{}", misplaced.join("\n"));
-}
-
-#[test]
-fn what_is_not_built_yet_is_in_the_contract_and_cited_by_nothing() {
-    let cited = cited();
-    for (id, reason) in NOT_BUILT_YET {
-        assert!(requirement::find(id).is_some(), "the contract does not have {id}");
-        let places = cited.get(*id).map(|places| places.join(", "));
-        assert_eq!(places, None, "{id} is cited, so it must leave the list ({reason})");
-    }
 }
 
 #[test]
