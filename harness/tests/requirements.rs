@@ -90,12 +90,16 @@ fn cited() -> BTreeMap<String, Vec<String>> {
         }
     }
     for promise in Promise::ALL {
-        promise.requirements().iter().for_each(|id| cite(id, format!("promise {promise}")));
+        for id in promise.requirements() {
+            cite(id, format!("promise {promise}"));
+        }
     }
     for (scenario, named) in faults::SCENARIOS.iter().enumerate() {
         let cases = faults::single_faults(scenario).expect("a fault-free run of a scenario");
         let ids: BTreeSet<&str> = cases.iter().flat_map(faults::Case::requirements).collect();
-        ids.into_iter().for_each(|id| cite(id, format!("cases of {}", named.name)));
+        for id in ids {
+            cite(id, format!("cases of {}", named.name));
+        }
     }
     cited
 }
