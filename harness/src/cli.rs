@@ -71,6 +71,9 @@ struct List {
     /// Only cases whose id matches; `*` stands for anything. Repeatable.
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
+    /// Prints the requirements of the contract instead, each with the number of cases that are about it.
+    #[arg(long)]
+    requirements: bool,
 }
 
 #[derive(Debug, Args)]
@@ -95,6 +98,9 @@ pub fn main() -> Exit {
     let done = match cli.command {
         None => run(&cli.run),
         Some(Command::Run(options)) => run(&options),
+        Some(Command::List(options)) if options.requirements => {
+            list::requirements(&options.filter, options.json)
+        }
         Some(Command::List(options)) => list::list(&options.filter, options.json),
         Some(Command::Replay(options)) => replay_one(&options),
     };

@@ -14,6 +14,7 @@ pub mod outsider;
 pub mod promise;
 pub mod replay;
 pub mod report;
+pub mod requirement;
 pub mod role;
 pub mod scenario;
 pub mod stage;
