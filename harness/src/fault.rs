@@ -105,6 +105,8 @@ words! {
     Temporary = "temporary",
     /// The copy that a roll back makes.
     Restore = "restore",
+    /// What a recovery took out of the way.
+    Aside = "aside",
     /// Anything else.
     Other = "other",
 }

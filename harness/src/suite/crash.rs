@@ -7,12 +7,13 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use session_tree::recover;
+use session_tree::{Errno, recover};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::call::{Call, EntryView, Reply};
@@ -109,6 +110,8 @@ struct History {
     unanswered: Option<Submission>,
     /// Submissions answered with an error that a cut may show all the same (requirement C24).
     doubtful: Vec<Submission>,
+    /// The directory cannot be synced (choice C26.no-directory-sync), so a cut may take any acknowledged entry.
+    suspended: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -373,11 +376,27 @@ fn is_stray_only(unsettled: &Unsettled, file: NodeId) -> bool {
 }
 
 /// A digest of what a restart can see and of what it must show.
+///
+/// What a recovery set aside counts by its content alone: the names are fresh each time, and a recovery that is cut
+/// off again and again may leave any number of them.
 fn digest(disk: &Disk, history: &History) -> u128 {
+    let tree = disk.snapshot();
+    let paths: Vec<&Path> = tree.paths().collect();
+    let is_aside =
+        |path: &Path| path.file_name().is_some_and(|name| role::of(name, SESSION.as_ref()) == Role::Aside);
     let mut hasher = Xxh3::new();
-    disk.snapshot().hash(&mut hasher);
-    history.hash(&mut hasher);
-    hasher.write_u8(0);
+    let mut asides: Vec<&[u8]> = Vec::new();
+    for (path, node) in tree.iter() {
+        if is_aside(path) {
+            asides.push(&node.bytes);
+            continue;
+        }
+        let first_name = paths.get(node.identity).filter(|first| !is_aside(first));
+        (path, node.kind, &node.bytes, &node.target, node.mode, first_name).hash(&mut hasher);
+    }
+    asides.sort_unstable();
+    asides.dedup();
+    (asides, history).hash(&mut hasher);
     hasher.digest128()
 }
 
@@ -454,8 +473,12 @@ impl Runner {
         let injector = Injector::new(plan, |_| {});
         let eye = Arc::clone(&camera);
         injector.observe(move |event| {
+            let mut eye = lock(&eye);
+            if cannot_sync(event) && !eye.history.suspended {
+                Arc::make_mut(&mut eye.history).suspended = true;
+            }
             if is_effect(event) {
-                lock(&eye).cut();
+                eye.cut();
             }
         });
         Runner {
@@ -638,6 +661,7 @@ impl Runner {
     /// Tells the camera what the oracle knows now, and cuts.
     fn share(&mut self) {
         let mut camera = lock(&self.camera);
+        self.history.suspended |= camera.history.suspended;
         camera.history = Arc::new(self.history.clone());
         camera.cut();
     }
@@ -645,6 +669,12 @@ impl Runner {
     fn violated(&mut self, promise: Promise, evidence: String) {
         self.violations.push(Violation { promise, evidence });
     }
+}
+
+/// Whether the directory's file system says that it cannot sync names.
+fn cannot_sync(event: &Event) -> bool {
+    let unsupported = matches!(event.outcome, Outcome::Failed(Errno::EINVAL | Errno::ENOTSUP));
+    event.op == Op::Fsync && event.target.from == Role::Root && unsupported
 }
 
 /// The calls of the very first load, before which nothing is known that it could contradict.
@@ -730,7 +760,7 @@ fn judge(state: &State, options: &Options) -> Result<Verdict, HarnessError> {
                 Err(violation) => verdict.violations.push(violation),
             }
         }
-        Reply::Refused(refusal) if !state.history.exists => {
+        Reply::Refused(refusal) if !state.history.exists || state.history.suspended => {
             if !is_absent(&disk) {
                 let text =
                     format!("a cut within a create leaves a file that does not load: {}", refusal.message);
@@ -829,6 +859,9 @@ fn go_on(
 fn expected(history: &History, shown: &[EntryView], whence: &str) -> Result<(), Violation> {
     let acknowledged = &history.acknowledged;
     let kept = shown.iter().zip(acknowledged).take_while(|(one, other)| one == other).count();
+    if history.suspended && kept == shown.len() {
+        return Ok(());
+    }
     if kept < acknowledged.len() {
         let evidence = format!(
             "{whence} shows {} entries, of which {kept} are as acknowledged; {} were acknowledged",
