@@ -39,7 +39,13 @@ pub(crate) fn write<O: FileOps>(place: &Place<O>, header: &[u8]) -> Result<Gener
 }
 
 fn publish<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>) -> Result<FileStat> {
-    // K5. The link refuses an existing path, and what it makes visible is complete, durable and locked.
+    // K5. The link refuses an existing path, and what it makes visible is complete, durable and locked. It names
+    // whatever the temporary's name stands for, so that is looked at immediately before.
+    match place.look(&temporary.name) {
+        Ok(Seen::Present(stat)) if temporary.identity.is(&stat) && stat.size == temporary.size => {}
+        Ok(_) => return Err(place.file_changed("the temporary was replaced", Stage::K5)),
+        Err(errno) => return Err(place.io("look at the temporary", errno, Stage::K5)),
+    }
     place
         .ops
         .link(&place.dir, &temporary.name, &place.name)

@@ -20,7 +20,7 @@ use crate::limits::{MAX_SESSION_FILE_BYTES, MAX_SESSION_LINE_BYTES, MAX_SESSION_
 use crate::linkage::{Violation, first_violation};
 use crate::record::{Entry, Header};
 use crate::tape::Tape;
-use crate::text::Text;
+use crate::text::{Owner, Text};
 
 /// A session as it was read from the bytes of a file.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub fn decode(bytes: Vec<u8>) -> Result<Decoded> {
     check_file_size(&bytes)?;
     match String::from_utf8(bytes) {
         Ok(text) => {
-            let mut pass = Pass::new(Arc::new(text));
+            let mut pass = Pass::new(Owner::plain(text));
             pass.read_lines()?;
             pass.finish()
         }
@@ -85,7 +85,7 @@ pub fn decode(bytes: Vec<u8>) -> Result<Decoded> {
 
 /// The pass over one file.
 struct Pass {
-    file: Arc<String>,
+    file: Arc<Owner>,
     tape: Tape,
     header: Option<Header>,
     entries: Vec<Entry>,
@@ -97,6 +97,9 @@ struct Pass {
     /// The first failure of the kind that later lines may override.
     pending: Option<Error>,
 }
+
+/// By which the number of entries is guessed, so that a long file's tables do not grow step by step.
+const TYPICAL_LINE_BYTES: usize = 512;
 
 /// Where a line lies in the file, and what of it counts.
 #[derive(Clone, Copy)]
@@ -111,15 +114,16 @@ struct Span {
 }
 
 impl Pass {
-    fn new(file: Arc<String>) -> Pass {
+    fn new(file: Arc<Owner>) -> Pass {
+        let entries = (file.as_str().len() / TYPICAL_LINE_BYTES).min(MAX_SESSION_RECORDS);
         Pass {
             canonical: Canonical::of(&file),
             file,
             tape: Tape::default(),
             header: None,
-            entries: Vec::new(),
-            parents: Vec::new(),
-            ids: HashMap::new(),
+            entries: Vec::with_capacity(entries),
+            parents: Vec::with_capacity(entries),
+            ids: HashMap::with_capacity(entries),
             torn_tail: 0,
             pending: None,
         }
@@ -128,9 +132,9 @@ impl Pass {
     /// Fails with a failure of syntax alone; one of meaning becomes pending.
     fn read_lines(&mut self) -> Result<()> {
         let file = Arc::clone(&self.file);
-        for span in spans(file.as_bytes()) {
+        for span in spans(file.as_str().as_bytes()) {
             span.check_length()?;
-            let text = &file.as_bytes()[span.start..span.end];
+            let text = &file.as_str().as_bytes()[span.start..span.end];
             let scanned = if self.pending.is_none() {
                 self.tape.read(text, span.start)
             } else {
@@ -140,7 +144,7 @@ impl Pass {
                 Ok(()) if self.pending.is_none() => self.pending = self.read_record(span).err(),
                 Ok(()) => {}
                 Err(stop) if !span.terminated && stop.is_torn_object(text) => {
-                    self.torn_tail = span.next - span.start
+                    self.torn_tail = span.next - span.start;
                 }
                 Err(stop) => return Err(span.refuse_syntax(stop.offset, stop.why)),
             }
@@ -233,8 +237,8 @@ impl Pass {
         let error = violation.breach.into_error();
         let file = Arc::clone(&self.file);
         // The header is the first line, and there are no others between it and the entries.
-        let Some(span) = spans(file.as_bytes()).nth(violation.entry + 1) else { return error };
-        let text = &file.as_bytes()[span.start..span.end];
+        let Some(span) = spans(file.as_str().as_bytes()).nth(violation.entry + 1) else { return error };
+        let text = &file.as_str().as_bytes()[span.start..span.end];
         if self.tape.read(text, span.start).is_err() {
             return error;
         }
@@ -325,7 +329,7 @@ fn refuse_encoding(mut bytes: Vec<u8>, offset: usize) -> Error {
     });
     bytes.truncate(line_start);
     let earlier = String::from_utf8_lossy(&bytes).into_owned();
-    if let Err(error) = Pass::new(Arc::new(earlier)).read_lines() {
+    if let Err(error) = Pass::new(Owner::plain(earlier)).read_lines() {
         return error;
     }
     let error =
@@ -333,5 +337,59 @@ fn refuse_encoding(mut bytes: Vec<u8>, offset: usize) -> Error {
     match span {
         Some(span) => span.check_length().err().unwrap_or_else(|| error.with_position(span.position(offset))),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = r#"{"type":"session","version":1,"id":"s","createdAt":"t"}"#;
+
+    fn entry(id: usize, content: &str) -> String {
+        let message = format!(r#"{{"id":"m","role":"user","content":"{content}"}}"#);
+        format!(
+            r#"{{"type":"entry","version":1,"id":"{id}","parentId":null,"timestamp":"t","message":{message}}}"#
+        )
+    }
+
+    // Requirement: F5, F8
+    #[test]
+    fn the_kept_bytes_are_the_canonical_form_of_what_was_read() {
+        let canonical = format!("{HEADER}\n{}\n{}\n", entry(1, "é\\n"), entry(2, ""));
+        let files = [
+            canonical.clone(),
+            canonical.clone() + "{\"torn",
+            canonical.trim_end().to_owned(),
+            canonical.replace('\n', "\r\n"),
+            canonical.replacen("\"é", " \"\\u00e9", 1),
+            canonical.replacen('{', "{ ", 1),
+        ];
+        for file in files {
+            let (header, entries, segments, torn_tail) =
+                decode(file.clone().into_bytes()).unwrap().into_parts();
+            let kept: Vec<u8> = segments.iter().flatten().copied().collect();
+            assert_eq!(String::from_utf8(kept).unwrap(), canonical, "{file}");
+            assert_eq!(segments.len(), canonical.len());
+            let encoded: String = entries.iter().map(entry_line).collect();
+            assert_eq!(header_line(&header) + &encoded, canonical);
+            assert_eq!(torn_tail, if file.ends_with("torn") { 6 } else { 0 });
+        }
+    }
+
+    // Requirement: F8
+    #[test]
+    fn a_canonical_file_is_kept_as_one_slice_of_what_was_read() {
+        let lines: Vec<String> = (0..1_000).map(|id| entry(id, "x") + "\n").collect();
+        let file = format!("{HEADER}\n{}", lines.concat()).into_bytes();
+        let start = file.as_ptr();
+        let (_, entries, segments, _) = decode(file).unwrap().into_parts();
+        let slices: Vec<*const u8> = segments.iter().map(<[u8]>::as_ptr).collect();
+        assert_eq!(slices, [start]);
+        let id = entries[500].id_text().as_ptr() as usize;
+        assert!(
+            (start as usize..start as usize + segments.len()).contains(&id),
+            "ids are slices of the file"
+        );
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::json_prefix::end_of_plain_run;
 use crate::message::{Block, Message};
 use crate::record::{Entry, Header};
+use crate::text::Owner;
 
 /// The header's line with its line feed.
 pub(crate) fn header_line(header: &Header) -> String {
@@ -151,8 +152,8 @@ impl Fields<'_> {
 
 /// The canonical bytes of a session as slices of shared buffers.
 ///
-/// A clone shares them. Pushing a line keeps the slices few: lengths strictly decrease, so there are at most about
-/// as many as a file's length has bits, and each byte is copied at most that often over all pushes.
+/// A clone shares them. Pushing lines keeps the slices few: each is at least twice as long as the next, so there are
+/// about as many as a file's length has bits, and each byte is copied about that often over all pushes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Segments {
     slices: Vec<Slice>,
@@ -161,7 +162,7 @@ pub(crate) struct Segments {
 
 #[derive(Debug, Clone)]
 struct Slice {
-    owner: Arc<String>,
+    owner: Arc<Owner>,
     range: Range<usize>,
 }
 
@@ -179,34 +180,34 @@ impl Segments {
     /// Adds a canonical line with its line feed.
     pub(crate) fn push_line(&mut self, line: String) {
         self.len += line.len();
-        // Whatever is not longer than all that comes after it is joined with that, in one copy: a byte that is
-        // copied ends in a slice of at least twice the length of the one it was in.
+        // Whatever is less than twice as long as all that comes after it is joined with that, in one copy: a byte
+        // that is copied ends in a slice of at least one and a half times the length of the one it was in.
         let mut first = self.slices.len();
         let mut joined = line.len();
-        while first > 0 && self.slices[first - 1].range.len() <= joined {
+        while first > 0 && self.slices[first - 1].range.len() < 2 * joined {
             first -= 1;
             joined += self.slices[first].range.len();
         }
         if first == self.slices.len() {
-            return self.push(Arc::new(line));
+            return self.push(Owner::plain(line));
         }
         let mut owner = String::with_capacity(joined);
         for slice in self.slices.drain(first..) {
             owner.push_str(slice.text());
         }
         owner.push_str(&line);
-        self.push(Arc::new(owner));
+        self.push(Owner::plain(owner));
     }
 
-    fn push(&mut self, owner: Arc<String>) {
-        let range = 0..owner.len();
+    fn push(&mut self, owner: Arc<Owner>) {
+        let range = 0..owner.as_str().len();
         self.slices.push(Slice { owner, range });
     }
 }
 
 impl Slice {
     fn text(&self) -> &str {
-        &self.owner[self.range.clone()]
+        &self.owner.as_str()[self.range.clone()]
     }
 }
 
@@ -214,13 +215,13 @@ impl Slice {
 /// slice of the file's buffer, the rest is one buffer of its own.
 #[derive(Debug)]
 pub(crate) struct Canonical {
-    file: Arc<String>,
+    file: Arc<Owner>,
     kept: usize,
     rest: String,
 }
 
 impl Canonical {
-    pub(crate) fn of(file: &Arc<String>) -> Canonical {
+    pub(crate) fn of(file: &Arc<Owner>) -> Canonical {
         Canonical { file: Arc::clone(file), kept: 0, rest: String::new() }
     }
 
@@ -229,7 +230,7 @@ impl Canonical {
         if self.rest.is_empty() {
             self.kept = line.end;
         } else {
-            self.rest.push_str(&self.file[line]);
+            self.rest.push_str(&self.file.as_str()[line]);
         }
     }
 
@@ -240,7 +241,7 @@ impl Canonical {
 
     /// Whether the canonical form is the file itself, byte by byte.
     pub(crate) fn is_whole_file(&self) -> bool {
-        self.rest.is_empty() && self.kept == self.file.len()
+        self.rest.is_empty() && self.kept == self.file.as_str().len()
     }
 
     pub(crate) fn into_segments(self) -> Segments {
@@ -249,8 +250,104 @@ impl Canonical {
             segments.slices.push(Slice { owner: self.file, range: 0..self.kept });
         }
         if !self.rest.is_empty() {
-            segments.push(Arc::new(self.rest));
+            segments.push(Owner::plain(self.rest));
         }
         segments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(segments: &Segments) -> Vec<u8> {
+        segments.iter().flatten().copied().collect()
+    }
+
+    fn line(number: usize, length: usize) -> String {
+        format!("{number:x<length$}\n")
+    }
+
+    // Requirement: F8
+    #[test]
+    fn pushed_lines_come_out_in_order_as_few_slices() {
+        let lengths: [fn(usize) -> usize; 4] =
+            [|_| 1_000, |number| 1 + number * 7_919 % 2_000, |number| 4_200 - number, |number| 4 + number];
+        for length in lengths {
+            let mut segments = Segments::default();
+            let mut expected = Vec::new();
+            for number in 0..4_096 {
+                let line = line(number, length(number));
+                expected.extend(line.bytes());
+                segments.push_line(line);
+                assert_eq!(segments.len(), expected.len());
+                assert!(segments.iter().count() <= 23);
+            }
+            assert_eq!(bytes(&segments), expected);
+        }
+    }
+
+    // Requirement: F8
+    #[test]
+    fn pushing_copies_each_byte_a_logarithmic_number_of_times() {
+        let mut segments = Segments::default();
+        let mut copied = 0;
+        for number in 0..4_096 {
+            // The old generation stays while the new one is written.
+            let before = segments.clone();
+            segments.push_line(line(number, 1_000));
+            let kept = |slice: &[u8]| before.iter().any(|old| std::ptr::eq(old, slice));
+            copied += segments.iter().filter(|slice| !kept(slice)).map(<[u8]>::len).sum::<usize>();
+        }
+        assert!(copied <= segments.len() * 12, "{copied} of {}", segments.len());
+    }
+
+    // Requirement: F8
+    #[test]
+    fn a_clone_is_not_changed_by_what_is_pushed_later() {
+        let mut segments = Segments::default();
+        segments.push_line("a\n".to_owned());
+        let old = segments.clone();
+        segments.push_line("b\n".to_owned());
+        assert_eq!(bytes(&old), b"a\n");
+        assert_eq!(bytes(&segments), b"a\nb\n");
+    }
+
+    // Requirement: F8
+    #[test]
+    fn a_loaded_file_keeps_its_canonical_beginning_and_rewrites_the_rest() {
+        let file = Owner::plain("a\nb\n c\nd\n".to_owned());
+        let mut canonical = Canonical::of(&file);
+        canonical.keep(0..2);
+        canonical.keep(2..4);
+        assert!(!canonical.is_whole_file());
+        canonical.rewrite("c\n");
+        canonical.keep(7..9);
+        assert!(!canonical.is_whole_file());
+        let segments = canonical.into_segments();
+        assert_eq!((segments.iter().count(), segments.len()), (2, 8));
+        assert_eq!(bytes(&segments), b"a\nb\nc\nd\n");
+        assert_eq!(segments.iter().next().unwrap().as_ptr(), file.as_str().as_ptr());
+    }
+
+    // Requirement: F8
+    #[test]
+    fn strings_have_the_fewest_escapes() {
+        for byte in 0..=0x7f_u8 {
+            let mut out = String::new();
+            push_string(&mut out, &char::from(byte).to_string());
+            let expected = match byte {
+                b'"' => r#"\""#.to_owned(),
+                b'\\' => r"\\".to_owned(),
+                8 => r"\b".to_owned(),
+                9 => r"\t".to_owned(),
+                10 => r"\n".to_owned(),
+                12 => r"\f".to_owned(),
+                13 => r"\r".to_owned(),
+                0..0x20 => format!(r"\u00{byte:02x}"),
+                _ => char::from(byte).to_string(),
+            };
+            assert_eq!(out, format!("\"{expected}\""));
+        }
     }
 }

@@ -331,17 +331,40 @@ fn string(input: &[u8], mut at: usize) -> Result<(usize, Marks), Cut> {
 /// An escape from its backslash to the byte after it; a pair of surrogates counts as one.
 fn escape(input: &[u8], at: usize, marks: &mut Marks) -> Result<usize, Cut> {
     marks.0 |= Marks::ESCAPED;
-    match input.get(at + 1) {
-        Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
-        Some(b'/') => {
+    match input.get(at + 1).map(|&letter| ESCAPES[usize::from(letter)]) {
+        Some(EscapeKind::Minimal) => Ok(at + 2),
+        Some(EscapeKind::Solidus) => {
             marks.0 |= Marks::NOT_MINIMAL;
             Ok(at + 2)
         }
-        Some(b'u') => unicode_escape(input, at, marks),
-        Some(_) => Err(Cut::Bad(at + 1)),
+        Some(EscapeKind::Unicode) => unicode_escape(input, at, marks),
+        Some(EscapeKind::None) => Err(Cut::Bad(at + 1)),
         None => Err(Cut::Owes("n\"")),
     }
 }
+
+/// What the letter after a backslash makes of it.
+#[derive(Clone, Copy)]
+enum EscapeKind {
+    None,
+    Minimal,
+    /// Allowed before a solidus, which never needs it.
+    Solidus,
+    Unicode,
+}
+
+const ESCAPES: [EscapeKind; 256] = {
+    let mut kinds = [EscapeKind::None; 256];
+    let minimal = b"\"\\bfnrt";
+    let mut index = 0;
+    while index < minimal.len() {
+        kinds[minimal[index] as usize] = EscapeKind::Minimal;
+        index += 1;
+    }
+    kinds[b'/' as usize] = EscapeKind::Solidus;
+    kinds[b'u' as usize] = EscapeKind::Unicode;
+    kinds
+};
 
 fn unicode_escape(input: &[u8], at: usize, marks: &mut Marks) -> Result<usize, Cut> {
     let unit = code_unit(input, at + 2)?;
@@ -378,28 +401,71 @@ fn code_unit(input: &[u8], at: usize) -> Result<u32, Cut> {
 /// a JSON string holds as they are, and what the canonical form escapes.
 #[inline]
 pub(crate) fn end_of_plain_run(input: &[u8], mut at: usize) -> usize {
-    while let Some(chunk) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let special = special_bytes(u64::from_le_bytes(*chunk));
+    // Most strings are names and ids, which end within three words; contents go on in wider steps.
+    let mut words = 3;
+    while let Some(word) = word_at(input, at) {
+        let special = special_bytes(word);
         if special != 0 {
             return at + special.trailing_zeros() as usize / 8;
         }
         at += 8;
+        words -= 1;
+        if words == 0 {
+            at = skip_plain_chunks(input, at);
+            words = CHUNK / 8;
+        }
     }
-    while input.get(at).is_some_and(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f)) {
+    while input.get(at).is_some_and(|&byte| byte != b'"' && byte != b'\\' && byte >= 0x20) {
         at += 1;
     }
     at
+}
+
+/// Bytes that are looked at in one step where nothing special is near.
+const CHUNK: usize = 32;
+
+fn skip_plain_chunks(input: &[u8], mut at: usize) -> usize {
+    while let Some(chunk) = input.get(at..).and_then(<[u8]>::first_chunk::<CHUNK>)
+        && is_plain(chunk)
+    {
+        at += CHUNK;
+    }
+    at
+}
+
+/// Written without branches, which the compiler turns into vector instructions.
+#[inline]
+fn is_plain(chunk: &[u8; CHUNK]) -> bool {
+    let mut special = 0;
+    for &byte in chunk {
+        special |= u8::from(byte == b'"') | u8::from(byte == b'\\') | u8::from(byte < 0x20);
+    }
+    special == 0
+}
+
+/// The eight bytes at `at`, the first of them lowest.
+#[inline]
+pub(crate) fn word_at(input: &[u8], at: usize) -> Option<u64> {
+    let chunk = input.get(at..)?.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*chunk))
 }
 
 /// A word whose lowest set bit lies in the lowest byte of `word` that is special, or zero. Bits above it mean nothing:
 /// a borrow may run upward from a byte that matched, never into the first one that did.
 #[inline]
 fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 0xff;
-    const TOPS: u64 = ONES << 7;
-    let zero_in = |word: u64| word.wrapping_sub(ONES) & !word;
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    (zero_in(word ^ ONES * b'"' as u64) | zero_in(word ^ ONES * b'\\' as u64) | control) & TOPS
+    let control = word.wrapping_sub(ONES * 0x20) & !word & TOPS;
+    bytes_equal(word, b'"') | bytes_equal(word, b'\\') | control
+}
+
+const ONES: u64 = u64::MAX / 0xff;
+const TOPS: u64 = ONES << 7;
+
+/// A word whose lowest set bit lies in the lowest byte of `word` that is `byte`, or zero.
+#[inline]
+pub(crate) fn bytes_equal(word: u64, byte: u8) -> u64 {
+    let zero = word ^ (ONES * u64::from(byte));
+    zero.wrapping_sub(ONES) & !zero & TOPS
 }
 
 fn scalar(input: &[u8], start: usize, first: u8) -> Result<(Scalar, usize), Cut> {

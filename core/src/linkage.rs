@@ -281,3 +281,217 @@ impl<'a> Branch<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::Arguments;
+
+    fn entry(message: Message) -> Entry {
+        Entry::new("e".into(), None, "t".into(), message)
+    }
+
+    fn assistant(calls: &[(&str, &str)]) -> Message {
+        let block = |&(id, name): &(&str, &str)| Block::ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments: Arguments::default(),
+        };
+        Message::assistant("m", calls.iter().map(block).collect())
+    }
+
+    fn result(id: &str, name: &str) -> Message {
+        Message::tool_result("m", id, name, "", false)
+    }
+
+    /// Requirements L1 and L2 word by word: what is above an entry is gathered anew for each entry.
+    fn naive(messages: &[Message], parents: &[Option<u32>]) -> Option<usize> {
+        (0..messages.len()).find(|&index| {
+            let above: Vec<&Message> =
+                std::iter::successors(parents[index], |&parent| parents[parent as usize])
+                    .map(|parent| &messages[parent as usize])
+                    .collect();
+            !allowed_below(&above, &messages[index])
+        })
+    }
+
+    fn allowed_below(above: &[&Message], message: &Message) -> bool {
+        let calls: Vec<(&str, &str)> =
+            above.iter().copied().flat_map(calls_of).map(|(_, id, name)| (id, name)).collect();
+        match message {
+            Message::User { .. } => true,
+            Message::Assistant { .. } => {
+                let own: Vec<&str> = calls_of(message).map(|(_, id, _)| id).collect();
+                let all: Vec<&str> = calls.iter().map(|(id, _)| *id).chain(own.iter().copied()).collect();
+                own.iter().all(|id| all.iter().filter(|other| *other == id).count() == 1)
+            }
+            Message::ToolResult { tool_call_id: id, tool_name, .. } => {
+                let answered = above
+                    .iter()
+                    .any(|earlier| matches!(earlier, Message::ToolResult { tool_call_id, .. } if tool_call_id == id));
+                !answered && calls.contains(&(id, tool_name))
+            }
+        }
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        let ids = || prop::sample::select(&["a", "b", "c", "d", "e", "f", "g", "h"][..]);
+        // Mostly one name, so that most results fit their call.
+        let names = || prop::sample::select(&["n", "n", "n", "n", "n", "n", "o"][..]);
+        prop_oneof![
+            1 => Just(Message::user("m", "")),
+            2 => prop::collection::vec((ids(), names()), 0..3).prop_map(|calls| assistant(&calls)),
+            3 => (ids(), names()).prop_map(|(id, name)| result(id, name)),
+        ]
+    }
+
+    type Forest = (Vec<Message>, Vec<Option<u32>>);
+
+    /// Messages and their parents, with forks and several roots. Messages that break their branch are mostly dropped, so
+    /// that sound files grow long enough to matter.
+    fn forest() -> impl Strategy<Value = Forest> {
+        let node = (message(), any::<prop::sample::Index>(), 0..8_u8, 0..12_u8);
+        prop::collection::vec(node, 1..40).prop_map(|nodes| {
+            let (mut messages, mut parents): Forest = (Vec::new(), Vec::new());
+            for (message, pick, way, keep) in nodes {
+                let index = messages.len();
+                parents.push(match way {
+                    _ if index == 0 => None,
+                    0 => None,
+                    1 | 2 => Some(pick.index(index) as u32),
+                    _ => Some(index as u32 - 1),
+                });
+                messages.push(message);
+                if keep > 0 && naive(&messages, &parents) == Some(index) {
+                    messages.pop();
+                    parents.pop();
+                }
+            }
+            (messages, parents)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+        // Requirement: L1, L2, L3, L4, L5
+        #[test]
+        fn a_file_is_judged_as_by_the_definition((messages, parents) in forest()) {
+            let entries: Vec<Entry> = messages.iter().cloned().map(entry).collect();
+            let found = first_violation(&entries, &parents);
+            prop_assert_eq!(found.map(|violation| violation.entry), naive(&messages, &parents));
+        }
+
+        // Requirement: L1, L2, L3, L4, L5
+        #[test]
+        fn an_append_is_judged_as_the_file_that_it_would_make((messages, parents) in forest(), next in message()) {
+            let sound = naive(&messages, &parents).unwrap_or(messages.len());
+            let entries: Vec<Entry> = messages[..sound].iter().cloned().map(entry).collect();
+            let parent_of = |index: usize| parents[index].map(|parent| parent as usize);
+            for parent in (0..sound).map(Some).chain([None]) {
+                let checked = check_append(&entries, parent_of, parent, &next);
+                let above = std::iter::successors(parent, |&index| parent_of(index));
+                let above: Vec<&Message> = above.map(|index| &messages[index]).collect();
+                prop_assert_eq!(checked.is_ok(), allowed_below(&above, &next));
+                if let Err(error) = checked {
+                    prop_assert_eq!(error.code(), Code::InvalidToolLinkage);
+                }
+            }
+        }
+    }
+
+    fn violation(messages: &[Message], parents: &[Option<u32>]) -> Option<(usize, Culprit, &'static str)> {
+        let entries: Vec<Entry> = messages.iter().cloned().map(entry).collect();
+        let parents = &parents[..messages.len()];
+        first_violation(&entries, parents)
+            .map(|found| (found.entry, found.breach.culprit, found.breach.requirement))
+    }
+
+    // Requirement: L1, L2
+    #[test]
+    fn a_violation_names_what_is_wrong() {
+        let chain = &[None, Some(0), Some(1)];
+        let twice = assistant(&[("c", "n"), ("d", "n"), ("c", "n")]);
+        let again = assistant(&[("d", "n"), ("c", "n")]);
+        let call = assistant(&[("c", "n")]);
+        let answer = result("c", "n");
+        let cases = [
+            (vec![twice], (0, Culprit::CallId { block: 2 }, "L2")),
+            (vec![call.clone(), again], (1, Culprit::CallId { block: 1 }, "L2")),
+            (vec![call.clone(), result("x", "n")], (1, Culprit::ResultCallId, "L1")),
+            (vec![call.clone(), result("c", "x")], (1, Culprit::ResultToolName, "L1")),
+            (vec![call, answer.clone(), answer], (2, Culprit::ResultCallId, "L2")),
+        ];
+        for (messages, expected) in cases {
+            assert_eq!(violation(&messages, chain), Some(expected));
+        }
+    }
+
+    // Requirement: L3
+    #[test]
+    fn branches_neither_satisfy_nor_disturb_each_other() {
+        let call = assistant(&[("c", "n")]);
+        let answer = result("c", "n");
+        let plain = Message::user("m", "");
+        let fork_after = [call.clone(), answer.clone(), answer.clone()];
+        assert_eq!(violation(&fork_after, &[None, Some(0), Some(0)]), None);
+        let siblings = [plain.clone(), call.clone(), call.clone(), answer.clone(), answer.clone()];
+        assert_eq!(violation(&siblings, &[None, Some(0), Some(0), Some(1), Some(2)]), None);
+        let elsewhere = [plain.clone(), call, plain, answer];
+        let expected = Some((3, Culprit::ResultCallId, "L1"));
+        assert_eq!(violation(&elsewhere, &[None, Some(0), Some(0), Some(2)]), expected);
+    }
+
+    /// Entries entered, and changes made and taken back.
+    fn steps(entries: &[Entry], parents: &[Option<u32>]) -> usize {
+        let mut steps = 0;
+        assert!(Walk::new(entries, parents).first_violation(&mut || steps += 1).is_none());
+        steps
+    }
+
+    // Requirement: L5
+    #[test]
+    fn a_file_is_checked_in_steps_linear_in_its_calls() {
+        for size in [100_u32, 1_000, 4_000] {
+            let entries =
+                |message: &dyn Fn(u32) -> Message| (0..size).map(|at| entry(message(at))).collect::<Vec<_>>();
+            let chain: Vec<Option<u32>> = (0..size).map(|at| at.checked_sub(1)).collect();
+            let star: Vec<Option<u32>> = (0..size).map(|at| (at > 0).then_some(0)).collect();
+            // A long branch with a leaf at every other entry.
+            let comb: Vec<Option<u32>> =
+                (0..size).map(|at| at.checked_sub(1).map(|last| last - last % 2)).collect();
+            let pairs = entries(&|at| {
+                let id = format!("c{}", at / 2);
+                if at % 2 == 0 { assistant(&[(&id, "n")]) } else { result(&id, "n") }
+            });
+            let one_id =
+                entries(&|at| if at == 0 { Message::user("m", "") } else { assistant(&[("c", "n")]) });
+            let many_ids = entries(&|at| assistant(&[(&format!("c{at}"), "n")]));
+            for (entries, parents) in
+                [(&pairs, &chain), (&one_id, &star), (&many_ids, &comb), (&many_ids, &chain)]
+            {
+                assert!(steps(entries, parents) <= 3 * size as usize);
+            }
+        }
+    }
+
+    // Requirement: L5
+    #[test]
+    fn an_append_walks_its_ancestors_once() {
+        let entries: Vec<Entry> =
+            (0..4_000).map(|at| entry(assistant(&[(&format!("c{at}"), "n")]))).collect();
+        let many: Vec<String> = (0..500).map(|at| format!("d{at}")).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|id| (id.as_str(), "n")).collect();
+        for message in [assistant(&many), result("c0", "n"), assistant(&[])] {
+            let asked = std::cell::Cell::new(0);
+            let parent_of = |at: usize| {
+                asked.set(asked.get() + 1);
+                at.checked_sub(1)
+            };
+            assert!(check_append(&entries, parent_of, Some(entries.len() - 1), &message).is_ok());
+            assert!(asked.get() <= entries.len());
+        }
+    }
+}

@@ -82,16 +82,16 @@ impl<O: FileOps> RollBack<'_, O> {
     fn rename_marker(&mut self) -> Result<bool, Error> {
         let Place { ops, dir, name, marker, .. } = self.place;
         for _ in 0..TRIES {
-            match self.place.look_firmly(marker) {
-                Ok(seen) if seen.is(&self.old.identity) => {}
-                _ => return Ok(false),
+            if !matches!(self.place.look_firmly(marker), Ok(seen) if seen.is(&self.old.identity)) {
+                return self.path_is_old();
             }
-            let _ = ops.rename(dir, marker, name);
+            // The path last: what it names is lost by the rename, and what the marker names is only moved.
             if self.path_is_old()? {
                 return Ok(true);
             }
+            let _ = ops.rename(dir, marker, name);
         }
-        Ok(false)
+        self.path_is_old()
     }
 
     /// Copies the old generation from the descriptor that the store holds and renames the copy over the path

@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, Range};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use crate::tape::unescape;
 
 /// An immutable string. A clone copies a pointer.
 ///
@@ -14,7 +16,7 @@ use std::sync::Arc;
 /// as the [`str`] that it dereferences to.
 #[derive(Clone)]
 pub struct Text {
-    owner: Arc<String>,
+    owner: Arc<Owner>,
     start: u32,
     /// Bytes from `start`, or [`WHOLE`].
     len: u32,
@@ -23,21 +25,60 @@ pub struct Text {
 /// The length that stands for the whole owner, so that a text of the caller's own may be of any size.
 const WHOLE: u32 = u32::MAX;
 
+/// What holds the characters.
+#[derive(Debug)]
+pub(crate) enum Owner {
+    Plain(String),
+    Escaped(Escaped),
+}
+
+/// A string of a file that has escapes: its value is made when it is first read, since most contents of a session
+/// that is loaded to be continued never are.
+#[derive(Debug)]
+pub(crate) struct Escaped {
+    file: Text,
+    value: OnceLock<String>,
+}
+
+impl Owner {
+    /// An owner that texts may be slices of.
+    pub(crate) fn plain(text: String) -> Arc<Owner> {
+        Arc::new(Owner::Plain(text))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Owner::Plain(text) => text,
+            // A text of this owner is made of a source without unpaired surrogates, which has a value.
+            Owner::Escaped(Escaped { file, value }) => {
+                value.get_or_init(|| unescape(file).unwrap_or_default())
+            }
+        }
+    }
+}
+
 impl Text {
     /// The text itself.
     pub fn as_str(&self) -> &str {
+        let text = self.owner.as_str();
         if self.len == WHOLE {
-            &self.owner
-        } else {
-            let start = self.start as usize;
-            &self.owner[start..start + self.len as usize]
+            return text;
         }
+        let start = self.start as usize;
+        &text[start..start + self.len as usize]
     }
 
     /// The bytes `range` of `owner`, which lie on character boundaries, within the file limit.
-    pub(crate) fn slice(owner: &Arc<String>, range: Range<usize>) -> Text {
-        debug_assert!(owner.get(range.clone()).is_some() && range.end < WHOLE as usize);
+    pub(crate) fn slice(owner: &Arc<Owner>, range: Range<usize>) -> Text {
+        debug_assert!(owner.as_str().get(range.clone()).is_some() && range.end < WHOLE as usize);
         Text { owner: Arc::clone(owner), start: range.start as u32, len: range.len() as u32 }
+    }
+
+    /// The value of the JSON string whose source between the quotes is the bytes `range` of `owner`: recognised, and
+    /// without unpaired surrogates.
+    pub(crate) fn unescaped(owner: &Arc<Owner>, range: Range<usize>) -> Text {
+        let escaped = Escaped { file: Text::slice(owner, range), value: OnceLock::new() };
+        Text { owner: Arc::new(Owner::Escaped(escaped)), start: 0, len: WHOLE }
     }
 }
 
@@ -63,7 +104,7 @@ impl Borrow<str> for Text {
 
 impl From<String> for Text {
     fn from(text: String) -> Text {
-        Text { owner: Arc::new(text), start: 0, len: WHOLE }
+        Text { owner: Owner::plain(text), start: 0, len: WHOLE }
     }
 }
 
@@ -126,5 +167,53 @@ impl fmt::Display for Text {
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    // Requirement: S7
+    #[test]
+    fn a_text_is_two_words_and_shares_its_characters() {
+        assert_eq!(size_of::<Text>(), 16);
+        let owner = Owner::plain("one two".to_owned());
+        let text = Text::slice(&owner, 4..7);
+        assert_eq!(text, "two");
+        assert_eq!(text.clone().as_ptr(), owner.as_str()[4..].as_ptr());
+        assert_eq!(Text::default(), "");
+    }
+
+    // Requirement: F8
+    #[test]
+    fn an_escaped_text_has_its_value_and_shares_it() {
+        let owner = Owner::plain(r#""a\n\u00e9\ud83d\ude00""#.to_owned());
+        let text = Text::unescaped(&owner, 1..owner.as_str().len() - 1);
+        let clone = text.clone();
+        assert_eq!(text, "a\né😀");
+        assert_eq!(clone.as_ptr(), text.as_ptr());
+    }
+
+    // Requirement: R5
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "what a text is equal to never changes: its value is only made late"
+    )]
+    #[test]
+    fn texts_behave_as_the_strings_that_they_hold() {
+        let owner = Owner::plain(r"b\u0062b".to_owned());
+        let texts =
+            [Text::from("a"), Text::slice(&owner, 0..1), Text::unescaped(&owner, 0..8), Text::from("c")];
+        let strings = ["a", "b", "bbb", "c"];
+        assert!(texts.is_sorted());
+        for (text, string) in texts.iter().zip(strings) {
+            assert_eq!(text, string);
+            assert_eq!((format!("{text}"), format!("{text:?}")), (string.to_owned(), format!("{string:?}")));
+        }
+        let map: HashMap<Text, usize> = texts.into_iter().zip(0..).collect();
+        assert_eq!(map.get("bbb"), Some(&2));
     }
 }

@@ -1,4 +1,17 @@
 //! A conformance and fault-injection harness for session stores.
+#![forbid(unsafe_code)]
 
+pub mod call;
 pub mod disk;
+pub mod fault;
 pub mod hooks;
+pub mod inject;
+pub mod model;
+pub mod outsider;
+pub mod promise;
+pub mod role;
+pub mod scenario;
+pub mod stage;
+pub mod subject;
+pub mod suite;
+pub mod world;

@@ -13,7 +13,7 @@ use crate::linkage::Culprit;
 use crate::message::{Arguments, Block, Message, is_blank};
 use crate::record::{Entry, Header};
 use crate::tape::{Kind, ROOT, Tape, Token};
-use crate::text::Text;
+use crate::text::{Owner, Text};
 
 /// Reads one message that is the whole of `text`.
 pub(crate) fn read_message(text: &str) -> Result<Message> {
@@ -42,13 +42,14 @@ fn read_alone<T>(text: &str, read: impl FnOnce(&Line<'_>) -> Result<T>) -> Resul
         let message = "expected one JSON value, found a byte or an end that none has here";
         Error::new(Code::InvalidJson, "F3", message).with_position(at(stop.offset))
     })?;
-    let owner = Arc::new(text.to_owned());
+    let owner = Owner::plain(text.to_owned());
     read(&Line::new(&owner, &tape, 1, 0))
 }
 
 /// One line with its tokens.
 pub(crate) struct Line<'a> {
-    file: &'a Arc<String>,
+    owner: &'a Arc<Owner>,
+    file: &'a str,
     tape: &'a Tape,
     number: usize,
     start: usize,
@@ -84,9 +85,9 @@ const FEW_MEMBERS: usize = 8;
 const SHOWN: usize = 40;
 
 impl<'a> Line<'a> {
-    /// The tokens in `tape` are those of the line `number`, which starts at byte `start` of `file`.
-    pub(crate) fn new(file: &'a Arc<String>, tape: &'a Tape, number: usize, start: usize) -> Line<'a> {
-        Line { file, tape, number, start, ordered: Cell::new(true) }
+    /// The tokens in `tape` are those of the line `number`, which starts at byte `start` of `owner`.
+    pub(crate) fn new(owner: &'a Arc<Owner>, tape: &'a Tape, number: usize, start: usize) -> Line<'a> {
+        Line { owner, file: owner.as_str(), tape, number, start, ordered: Cell::new(true) }
     }
 
     /// Whether the line, once it has been read, turned out to be in the canonical form up to its end.
@@ -95,9 +96,9 @@ impl<'a> Line<'a> {
     }
 
     pub(crate) fn header(&self) -> Result<Header> {
-        let [kind, version, id, created_at] =
+        self.record_type(HEADER, "session")?;
+        let [_, version, id, created_at] =
             self.fields(ROOT, HEADER, ["type", "version", "id", "createdAt"])?;
-        self.constant(kind, HEADER, "type", "session")?;
         self.version(version, "R1")?;
         let id = self.filled(id, HEADER, "id")?;
         let created_at = self.filled(created_at, HEADER, "createdAt")?;
@@ -106,8 +107,8 @@ impl<'a> Line<'a> {
 
     pub(crate) fn entry(&self) -> Result<ReadEntry> {
         let names = ["type", "version", "id", "parentId", "timestamp", "message"];
-        let [kind, version, id, parent, timestamp, message] = self.fields(ROOT, ENTRY, names)?;
-        self.constant(kind, ENTRY, "type", "entry")?;
+        self.record_type(ENTRY, "entry")?;
+        let [_, version, id, parent, timestamp, message] = self.fields(ROOT, ENTRY, names)?;
         self.version(version, "R2")?;
         let (id_at, parent_at) = (self.at(id), self.at(parent));
         let id = self.filled(id, ENTRY, "id")?;
@@ -226,7 +227,7 @@ impl<'a> Line<'a> {
         let Token { start, end, .. } = self.tape.token(index);
         let (mut at, end) = (start as usize, end as usize);
         if self.tape.tight() {
-            return Text::slice(self.file, at..end);
+            return Text::slice(self.owner, at..end);
         }
         let mut text = String::with_capacity(end - at);
         let push_dense = |text: &mut String, from: usize, to: usize| {
@@ -298,11 +299,19 @@ impl<'a> Line<'a> {
             .map(|(_, value)| value)
     }
 
-    fn constant(&self, index: usize, shape: Shape, name: &str, wanted: &str) -> Result<()> {
-        if self.tape.token(index).kind == Kind::String && self.value(index).as_deref() == Some(wanted) {
-            return Ok(());
+    /// Checked before the fields, since a record of another type has others: its type says more than its first field
+    /// that is one too many.
+    fn record_type(&self, shape: Shape, wanted: &str) -> Result<()> {
+        self.expect_object(ROOT, shape)?;
+        match self.member(ROOT, "type") {
+            Some(kind)
+                if self.tape.token(kind).kind != Kind::String
+                    || self.value(kind).as_deref() != Some(wanted) =>
+            {
+                Err(self.unexpected(kind, shape, "type", &format!("`{wanted}`")))
+            }
+            _ => Ok(()),
         }
-        Err(self.unexpected(index, shape, name, &format!("`{wanted}`")))
     }
 
     /// A number of the decimal value 1, however it is written (requirement F9.version).
@@ -325,13 +334,15 @@ impl<'a> Line<'a> {
         if token.kind != Kind::String {
             return Err(self.unexpected(index, shape, name, "a string"));
         }
-        match token.value(self.file) {
-            Ok(Cow::Borrowed(_)) => {
-                Ok(Text::slice(self.file, token.start as usize + 1..token.end as usize - 1))
-            }
-            Ok(Cow::Owned(value)) => Ok(Text::from(value)),
-            Err(_) => Err(self.unpaired(token, shape)),
+        if token.marks.unpaired() {
+            return Err(self.unpaired(token, shape));
         }
+        let quoted = token.start as usize + 1..token.end as usize - 1;
+        Ok(if token.marks.escaped() {
+            Text::unescaped(self.owner, quoted)
+        } else {
+            Text::slice(self.owner, quoted)
+        })
     }
 
     /// A string that is not blank (requirement R4).
@@ -478,22 +489,27 @@ impl<'a> Line<'a> {
 fn is_one(number: &str) -> bool {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    // The only significant digit is a 1; digits are counted from the point, to the left as positive.
-    let power = match (whole.trim_start_matches('0'), fraction.trim_end_matches('0')) {
-        (whole, "") if whole.strip_prefix('1').is_some_and(is_zeros) => whole.len() as i64 - 1,
-        ("", fraction) if fraction.strip_suffix('1').is_some_and(is_zeros) => -(fraction.len() as i64),
-        _ => return false,
-    };
-    power_of_ten(exponent).is_some_and(|exponent| exponent + power == 0)
+    // The only digit that is not zero must be a 1, and the exponent must undo its distance from the units.
+    match (whole.trim_start_matches('0'), fraction.trim_end_matches('0')) {
+        (whole, "") if whole.strip_prefix('1').is_some_and(is_zeros) => {
+            is_exponent(exponent, true, whole.len() - 1)
+        }
+        ("", fraction) if fraction.strip_suffix('1').is_some_and(is_zeros) => {
+            is_exponent(exponent, false, fraction.len())
+        }
+        _ => false,
+    }
 }
 
 fn is_zeros(digits: &str) -> bool {
     digits.bytes().all(|digit| digit == b'0')
 }
 
-/// An exponent, unless it is too large for any number of a line to outweigh it.
-fn power_of_ten(exponent: &str) -> Option<i64> {
+/// Whether a JSON exponent has this sign and magnitude. Its digits may be of any number.
+fn is_exponent(exponent: &str, negative: bool, magnitude: usize) -> bool {
     let digits = exponent.trim_start_matches(['+', '-']).trim_start_matches('0');
-    let magnitude: i64 = if digits.is_empty() { 0 } else { digits.parse::<i32>().ok()?.into() };
-    Some(if exponent.starts_with('-') { -magnitude } else { magnitude })
+    if magnitude == 0 {
+        return digits.is_empty();
+    }
+    exponent.starts_with('-') == negative && digits == magnitude.to_string()
 }

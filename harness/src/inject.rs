@@ -1,0 +1,303 @@
+//! Watches every system call of a store under test, records it, and makes the planned ones go wrong.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use session_tree::Errno;
+
+use crate::fault::{Actor, During, Fault, Kind, Op, Plan, Span, Target};
+
+/// How a system call ended, as the store saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It succeeded.
+    Done,
+    /// It succeeded with so many bytes.
+    Bytes(usize),
+    /// A lock was had, or not.
+    Locked(bool),
+    /// It failed.
+    Failed(Errno),
+    /// The process was dead by then.
+    Dead,
+}
+
+/// One system call of the store under test.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// The store call that made it.
+    pub during: During,
+    /// What kind.
+    pub op: Op,
+    /// About what.
+    pub target: Target,
+    /// Which of that op and target within the store call, from 1.
+    pub nth: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Which fault of the plan struck here, by its place in the plan.
+    pub fault: Option<usize>,
+}
+
+/// Watches and disturbs. Cloning gives another handle on the same watch.
+#[derive(Clone)]
+pub struct Injector(Arc<Mutex<State>>);
+
+struct State {
+    plan: Vec<Armed>,
+    during: During,
+    counts: Vec<(Op, Target, u32)>,
+    trace: Vec<Event>,
+    killed: bool,
+    open: usize,
+    lifted: bool,
+    act: Option<Arc<dyn Fn(Actor) + Send + Sync>>,
+}
+
+struct Armed {
+    fault: Fault,
+    /// How often it struck.
+    fired: u32,
+}
+
+/// An open descriptor, counted until dropped.
+pub struct Open(Injector);
+
+impl Injector {
+    /// Watches, and disturbs by `plan`. `act` does what an outside actor of the plan does.
+    pub fn new(plan: &Plan, act: impl Fn(Actor) + Send + Sync + 'static) -> Injector {
+        Injector(Arc::new(Mutex::new(State {
+            plan: plan.0.iter().map(|fault| Armed { fault: fault.clone(), fired: 0 }).collect(),
+            during: During { call: "setup".to_owned(), nth: 1 },
+            counts: Vec::new(),
+            trace: Vec::new(),
+            killed: false,
+            open: 0,
+            lifted: false,
+            act: Some(Arc::new(act)),
+        })))
+    }
+
+    /// Watches only.
+    pub fn watching() -> Injector {
+        Injector::new(&Plan::default(), |_| {})
+    }
+
+    /// What follows belongs to the `nth` store call named `call`.
+    pub fn begin(&self, call: &str, nth: u32) {
+        let mut state = self.lock_state();
+        state.during = During { call: call.to_owned(), nth };
+        state.counts.clear();
+    }
+
+    /// No fault strikes from here on.
+    pub fn lift(&self) {
+        self.lock_state().lifted = true;
+    }
+
+    /// How often each fault of the plan struck.
+    pub fn fired(&self) -> Vec<u32> {
+        self.lock_state().plan.iter().map(|armed| armed.fired).collect()
+    }
+
+    /// Every call so far.
+    pub fn trace(&self) -> Vec<Event> {
+        self.lock_state().trace.clone()
+    }
+
+    /// How many calls so far.
+    pub fn calls(&self) -> usize {
+        self.lock_state().trace.len()
+    }
+
+    /// Whether a fault has killed the process.
+    pub fn killed(&self) -> bool {
+        self.lock_state().killed
+    }
+
+    /// Descriptors that the store holds open.
+    pub fn open_descriptors(&self) -> usize {
+        self.lock_state().open
+    }
+
+    pub(crate) fn opened(&self) -> Open {
+        self.lock_state().open += 1;
+        Open(self.clone())
+    }
+
+    /// A call without a count of bytes.
+    pub(crate) fn call<T>(
+        &self,
+        op: Op,
+        target: Target,
+        run: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let mut run = Some(run);
+        self.decide(op, target, |kind| match kind {
+            Some(Kind::Before(errno)) => (Err(errno), Outcome::Failed(errno)),
+            Some(Kind::After(errno)) => {
+                // The effect happened; what the call gave is dropped, as a caller that saw an error would never close it.
+                drop(run.take().map(|run| run()));
+                (Err(errno), Outcome::Failed(errno))
+            }
+            _ => {
+                let result = run.take().map_or(Err(Errno::EIO), |run| run());
+                let outcome = result.as_ref().map_or_else(|errno| Outcome::Failed(*errno), |_| Outcome::Done);
+                (result, outcome)
+            }
+        })
+    }
+
+    /// A read or write of `offered` bytes; `run` is told how many of them at most.
+    pub(crate) fn transfer(
+        &self,
+        op: Op,
+        target: Target,
+        offered: usize,
+        mut run: impl FnMut(usize) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let half = (offered / 2).max(1).min(offered);
+        self.decide(op, target, |kind| {
+            let result = match kind {
+                Some(Kind::Before(errno)) => Err(errno),
+                Some(Kind::After(errno)) => run(offered).and(Err(errno)),
+                Some(Kind::ShortThen(errno)) => run(half).and(Err(errno)),
+                Some(Kind::Short) => run(half),
+                Some(Kind::NoProgress) => Ok(0),
+                _ => run(offered),
+            };
+            (result, result.map_or_else(Outcome::Failed, Outcome::Bytes))
+        })
+    }
+
+    /// A try at a lock.
+    pub(crate) fn lock(
+        &self,
+        target: Target,
+        mut run: impl FnMut() -> Result<bool, Errno>,
+    ) -> Result<bool, Errno> {
+        self.decide(Op::Lock, target, |kind| {
+            let result = match kind {
+                Some(Kind::Before(errno)) => Err(errno),
+                Some(Kind::After(errno)) => run().and(Err(errno)),
+                Some(Kind::Held) => Ok(false),
+                _ => run(),
+            };
+            (result, result.map_or_else(Outcome::Failed, Outcome::Locked))
+        })
+    }
+
+    /// Finds the fault that strikes here, if any, runs the call accordingly, and records it.
+    fn decide<T>(
+        &self,
+        op: Op,
+        target: Target,
+        run: impl FnOnce(Option<Kind>) -> (Result<T, Errno>, Outcome),
+    ) -> Result<T, Errno> {
+        let (at, nth, fault, act) = {
+            let mut state = self.lock_state();
+            let nth = state.count(op, target);
+            if state.killed {
+                state.record(op, target, nth, Outcome::Dead, None);
+                return Err(crate::disk::KILLED);
+            }
+            let fault = state.strike(op, target, nth);
+            if let Some((at, Kind::KillBefore)) = fault {
+                state.killed = true;
+                state.record(op, target, nth, Outcome::Dead, Some(at));
+                return Err(crate::disk::KILLED);
+            }
+            (fault.map(|(at, _)| at), nth, fault.map(|(_, kind)| kind), state.act.clone())
+        };
+        // The actor and the call run without the lock: both come back to this watch when they open or close files.
+        if let (Some(Kind::Actor(actor)), Some(act)) = (fault, act) {
+            act(actor);
+        }
+        let (result, outcome) = run(fault);
+        let mut state = self.lock_state();
+        state.record(op, target, nth, outcome, at);
+        if fault == Some(Kind::KillAfter) {
+            state.killed = true;
+            return Err(crate::disk::KILLED);
+        }
+        result
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, State> {
+        // Every critical section leaves the state whole, so a panic of the store under test spoils nothing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Which call of this op and target within the store call this is, from 1.
+    fn count(&mut self, op: Op, target: Target) -> u32 {
+        match self.counts.iter_mut().find(|(seen_op, seen, _)| *seen_op == op && *seen == target) {
+            Some((_, _, count)) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                self.counts.push((op, target, 1));
+                1
+            }
+        }
+    }
+
+    /// The first fault of the plan that strikes at this call. A fault begins at its site and goes on, at calls of the
+    /// same op and target, for as long as its span says.
+    fn strike(&mut self, op: Op, target: Target, nth: u32) -> Option<(usize, Kind)> {
+        if self.lifted {
+            return None;
+        }
+        let during = &self.during;
+        let (at, armed) = self.plan.iter_mut().enumerate().find(|(_, armed)| {
+            let site = &armed.fault.site;
+            let begins = site.nth == nth && site.during == *during;
+            let goes_on = match armed.fault.span {
+                Span::Times(times) => armed.fired < times,
+                Span::Forever => true,
+            };
+            site.op == op && site.target == target && goes_on && (armed.fired > 0 || begins)
+        })?;
+        armed.fired += 1;
+        Some((at, armed.fault.kind))
+    }
+
+    fn record(&mut self, op: Op, target: Target, nth: u32, outcome: Outcome, fault: Option<usize>) {
+        self.trace.push(Event { during: self.during.clone(), op, target, nth, outcome, fault });
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.lock_state().open -= 1;
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Done => f.write_str("ok"),
+            Outcome::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Outcome::Locked(true) => f.write_str("locked"),
+            Outcome::Locked(false) => f.write_str("held by another"),
+            Outcome::Failed(errno) => write!(f, "{errno}"),
+            Outcome::Dead => f.write_str("(the process is dead)"),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = format!("{}@{}#{}", self.op, self.target, self.nth);
+        write!(f, "{place:<32} {}", self.outcome)
+    }
+}
+
+impl fmt::Debug for Injector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock_state();
+        f.debug_struct("Injector").field("during", &state.during).field("calls", &state.trace.len()).finish()
+    }
+}

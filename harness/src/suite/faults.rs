@@ -1,0 +1,459 @@
+//! The `faults` suite: every system call of every store call fails in every way that it can, once, three times and
+//! for ever; then every pair of faults whose second strikes the handling of the first.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use session_tree::{Errno, Stage};
+
+use crate::fault::{Actor, During, Fault, Kind, Op, Plan, Role, Site, Span, Target};
+use crate::inject::{Event, Outcome};
+use crate::scenario::{self, Action, HarnessError, Run, Scenario};
+use crate::stage;
+use crate::world::Backend;
+
+/// The name of the suite.
+pub const NAME: &str = "faults";
+
+const CHAT: &[u8] = include_bytes!("../../../corpus/sessions/plain-chat.jsonl");
+const CODING: &[u8] = include_bytes!("../../../corpus/sessions/coding-parallel-tools.jsonl");
+const BRANCHES: &[u8] = include_bytes!("../../../corpus/sessions/branches-three-levels.jsonl");
+const SCRIPTS: &[u8] = include_bytes!("../../../corpus/sessions/scripts-and-emoji.jsonl");
+const TORN: &[u8] = include_bytes!("../../../corpus/faults/torn-tail.jsonl");
+
+/// The roll back that renames the marker back.
+const DIRECTORY_FSYNC_FAILS: &str = "fsync@root#1 in append#1 = EIO before, once";
+/// The roll back that has to copy the old generation.
+const MARKER_RENAME_FAILS: &str = "fsync@root#1 in append#1 = EIO before, once; \
+                                   rename@marker>session#1 in append#1 = EIO before, for ever";
+/// The roll back after the last step.
+const MARKER_STAYS: &str = "unlink@marker#1 in append#1 = EIO before, 3 times";
+
+/// The histories that are disturbed.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "create", action: Action::Create, session: None, base: "" },
+    Scenario { name: "load", action: Action::Load, session: Some(CODING), base: "" },
+    Scenario { name: "append", action: Action::Append, session: Some(CHAT), base: "" },
+    Scenario { name: "append-to-branches", action: Action::Append, session: Some(BRANCHES), base: "" },
+    Scenario { name: "append-after-torn-tail", action: Action::Append, session: Some(TORN), base: "" },
+    Scenario { name: "flush", action: Action::Flush, session: Some(SCRIPTS), base: "" },
+    Scenario { name: "roll-back", action: Action::Append, session: Some(CHAT), base: DIRECTORY_FSYNC_FAILS },
+    Scenario {
+        name: "roll-back-by-copy",
+        action: Action::Append,
+        session: Some(CHAT),
+        base: MARKER_RENAME_FAILS,
+    },
+    Scenario {
+        name: "roll-back-at-the-end",
+        action: Action::Append,
+        session: Some(CHAT),
+        base: MARKER_STAYS,
+    },
+];
+
+/// One planned disturbance of one scenario.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Case {
+    /// Which scenario, by its place in [`SCENARIOS`].
+    pub scenario: usize,
+    /// The stage that the first planned fault strikes.
+    pub stage: Stage,
+    /// What goes wrong, besides the scenario's own faults.
+    pub plan: Plan,
+}
+
+/// A case and what its run showed.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The case.
+    pub case: Case,
+    /// What was seen.
+    pub run: Run,
+}
+
+/// Every case whose trace is like no other's, and how many more were like one of them.
+#[derive(Debug)]
+pub struct Results {
+    /// The cases, in a fixed order.
+    pub finished: Vec<Finished>,
+    /// Runs whose trace was equal to an earlier one's.
+    pub merged: usize,
+}
+
+impl Case {
+    /// The scenario.
+    pub fn scenario(&self) -> &'static Scenario {
+        &SCENARIOS[self.scenario]
+    }
+
+    /// The stable id, from which [`Case::from_id`] makes the case again.
+    pub fn id(&self) -> String {
+        let scenario = self.scenario();
+        let here = format!(" in {}#1", scenario.action.call());
+        let plan = self.plan.to_string().replace(&here, "");
+        let plan = plan.replace("; ", "+").replace(" = ", "=").replace(", ", ",").replace(' ', "_");
+        format!("{NAME}/{}/{}/{plan}", scenario.name, self.stage.id())
+    }
+
+    /// The case with this id; none where it is no id of this suite.
+    pub fn from_id(id: &str) -> Option<Case> {
+        let mut parts = id.splitn(4, '/');
+        let (suite, name, stage, plan) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let scenario = SCENARIOS.iter().position(|scenario| suite == NAME && scenario.name == name)?;
+        let stage = Stage::ALL.iter().copied().find(|known| known.id() == stage)?;
+        let call = SCENARIOS[scenario].action.call();
+        let faults: Vec<String> = plan.split('+').map(|fault| spelled_out(fault, call)).collect();
+        Some(Case { scenario, stage, plan: faults.join("; ").parse().ok()? })
+    }
+
+    /// Requirements that this case is about: its stage's, and those of the promises that every case checks.
+    pub fn requirements(&self) -> Vec<&'static str> {
+        let mut ids = vec![self.stage.id()];
+        ids.extend(match self.scenario().action {
+            Action::Create => &["S1", "C24"][..],
+            Action::Load => &["S2", "S3"],
+            Action::Append => &["S5", "C22", "C23", "C24"],
+            Action::Flush => &["S6", "C22", "C23", "C24"],
+        });
+        if self.scenario().session.is_some_and(|bytes| std::ptr::eq(bytes, TORN)) {
+            ids.push("F5");
+        }
+        ids.extend(self.plan.0.iter().filter_map(|fault| match fault.kind {
+            Kind::Before(Errno::EINTR) | Kind::After(Errno::EINTR) => Some("C27"),
+            Kind::Actor(_) => Some("C21"),
+            Kind::Held => Some("S8"),
+            _ => None,
+        }));
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Runs the case.
+    ///
+    /// # Errors
+    /// As [`scenario::run`].
+    pub fn run(&self, backend: Backend) -> Result<Run, HarnessError> {
+        scenario::run(backend, self.scenario(), &self.plan)
+    }
+}
+
+fn spelled_out(fault: &str, call: &str) -> String {
+    let fault = fault.replace('_', " ").replace(',', ", ");
+    match fault.split_once('=') {
+        Some((site, what)) if site.contains(" in ") => format!("{site} = {what}"),
+        Some((site, what)) => format!("{site} in {call}#1 = {what}"),
+        None => fault,
+    }
+}
+
+/// Runs everything on the simulated disk with `jobs` threads; `tick` is told how many cases are done.
+///
+/// # Errors
+/// The first case that the harness could not run.
+pub fn run_all(jobs: usize, tick: &(dyn Fn(usize, usize) + Sync)) -> Result<Results, HarnessError> {
+    let mut singles = Vec::new();
+    for scenario in 0..SCENARIOS.len() {
+        singles.extend(single_faults(scenario)?);
+    }
+    let mut results = Results { finished: Vec::new(), merged: 0 };
+    let mut seen = HashSet::new();
+    let first = run_cases(&singles, jobs, tick)?;
+    let pairs: Vec<Case> = first.iter().flat_map(second_faults).collect();
+    results.keep(first, &mut seen);
+    results.keep(run_cases(&pairs, jobs, tick)?, &mut seen);
+    results.finished.sort_by_key(|finished| finished.case.scenario);
+    Ok(results)
+}
+
+impl Results {
+    /// Keeps the first of all runs with equal traces.
+    fn keep(&mut self, runs: Vec<Finished>, seen: &mut HashSet<u64>) {
+        for finished in runs {
+            if seen.insert(trace_digest(&finished)) {
+                self.finished.push(finished);
+            } else {
+                self.merged += 1;
+            }
+        }
+    }
+}
+
+fn trace_digest(finished: &Finished) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    finished.case.scenario.hash(&mut hasher);
+    for event in &finished.run.trace {
+        // Which fault of the plan struck is not part of what happened.
+        (event.op, event.target, event.outcome, &event.during).hash(&mut hasher);
+    }
+    for fault in &finished.case.plan.0 {
+        // What an outside actor did and when a process died does not show in the calls before it.
+        if matches!(fault.kind, Kind::Actor(_) | Kind::KillBefore | Kind::KillAfter) {
+            (fault.kind, &fault.site).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// Runs cases in parallel; the answer is in the order of the cases.
+fn run_cases(
+    cases: &[Case],
+    jobs: usize,
+    tick: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Finished>, HarnessError> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let slots: Vec<Mutex<Option<Result<Run, HarnessError>>>> =
+        cases.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while !failed.load(Ordering::Relaxed) {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(at) else { break };
+                    let run = case.run(Backend::Simulated);
+                    failed.fetch_or(run.is_err(), Ordering::Relaxed);
+                    *slots[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+                    tick(at + 1, cases.len());
+                }
+            });
+        }
+    });
+    let mut finished = Vec::with_capacity(cases.len());
+    for (case, slot) in cases.iter().zip(slots) {
+        match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(run) => finished.push(Finished { case: case.clone(), run: run? }),
+            // Only after another case could not be run at all, which the loop reports.
+            None => continue,
+        }
+    }
+    Ok(finished)
+}
+
+/// Every single fault of a scenario, told from its fault-free trace.
+///
+/// # Errors
+/// Where the fault-free run cannot be made.
+pub fn single_faults(scenario: usize) -> Result<Vec<Case>, HarnessError> {
+    let run = scenario::run(Backend::Simulated, &SCENARIOS[scenario], &Plan::default())?;
+    let own_faults = run.fired.len();
+    let during = During { call: SCENARIOS[scenario].action.call().to_owned(), nth: 1 };
+    let events: Vec<Event> = run.trace.into_iter().filter(|event| event.during == during).collect();
+    let stages = stage::of_clean_trace(&during.call, &events);
+    // A scenario with faults of its own is about what they lead to.
+    let start = if own_faults == 0 {
+        0
+    } else {
+        events.iter().position(|event| event.fault.is_some()).map_or(0, |at| at + 1)
+    };
+    let mut cases = Vec::new();
+    for (event, stage) in events.iter().zip(stages).skip(start) {
+        // Where one of the scenario's own faults strikes, no other one can.
+        let Some(stage) = stage.filter(|_| event.fault.is_none()) else { continue };
+        let stage = if own_faults == 0 { stage } else { Stage::C20 };
+        for fault in faults_at(event, SCENARIOS[scenario].action) {
+            cases.push(Case { scenario, stage, plan: Plan(vec![fault]) });
+        }
+    }
+    Ok(cases)
+}
+
+/// Pairs: a second fault at every call that the handling of the first one makes.
+fn second_faults(first: &Finished) -> Vec<Case> {
+    let case = &first.case;
+    if !PAIRED.contains(&case.scenario().name) || !case.plan.0.iter().all(|fault| is_paired(fault)) {
+        return Vec::new();
+    }
+    let during = &case.plan.0[0].site.during;
+    // The scenario's own faults stand first in the plan that ran.
+    let planned = first.run.fired.len() - 1;
+    let struck = first.run.trace.iter().position(|event| event.fault == Some(planned));
+    let handling = struck.map_or(&[][..], |at| &first.run.trace[at + 1..]);
+    let mut cases = Vec::new();
+    let handling = handling.iter().take_while(|event| event.during == *during);
+    for event in handling.filter(|event| event.fault.is_none()) {
+        for (kind, span) in second_kinds(event) {
+            let mut plan = case.plan.clone();
+            plan.0.push(Fault { site: site_of(event), kind, span });
+            cases.push(Case { plan, ..case.clone() });
+        }
+    }
+    cases
+}
+
+/// The scenarios whose handling is disturbed a second time; the others differ from these in their data only.
+const PAIRED: &[&str] =
+    &["create", "load", "append", "flush", "roll-back", "roll-back-by-copy", "roll-back-at-the-end"];
+
+/// One representative of each way to fail: the number alone does not change the handling, but for EINTR and EEXIST,
+/// whose handling is short and disturbed as a single fault.
+fn is_paired(fault: &Fault) -> bool {
+    let kind = matches!(
+        fault.kind,
+        Kind::Before(Errno::EIO) | Kind::After(Errno::EIO) | Kind::ShortThen(_) | Kind::NoProgress
+    );
+    kind && fault.span != Span::Times(3)
+}
+
+fn second_kinds(event: &Event) -> Vec<(Kind, Span)> {
+    if event.op == Op::Unlock {
+        return Vec::new();
+    }
+    let mut kinds = vec![
+        (Kind::Before(Errno::EIO), Span::Times(1)),
+        (Kind::Before(Errno::EIO), Span::Forever),
+        (Kind::KillBefore, Span::Times(1)),
+    ];
+    if has_effect(event.op) {
+        kinds.push((Kind::After(Errno::EIO), Span::Times(1)));
+        kinds.push((Kind::After(Errno::EIO), Span::Forever));
+        kinds.push((Kind::KillAfter, Span::Times(1)));
+    }
+    kinds
+}
+
+/// Every fault that can strike at the place of `event`.
+fn faults_at(event: &Event, action: Action) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut add = |kind, span| faults.push(Fault { site: site_of(event), kind, span });
+    for errno in errors_of(event.op, event.target) {
+        for span in [Span::Times(1), Span::Times(3), Span::Forever] {
+            add(Kind::Before(*errno), span);
+        }
+    }
+    for errno in errors_after(event.op) {
+        for span in [Span::Times(1), Span::Times(3), Span::Forever] {
+            add(Kind::After(*errno), span);
+        }
+    }
+    if matches!(event.outcome, Outcome::Bytes(_)) {
+        for span in [Span::Times(1), Span::Times(3), Span::Forever] {
+            add(Kind::Short, span);
+        }
+    }
+    if event.op == Op::Write {
+        add(Kind::ShortThen(Errno::ENOSPC), Span::Times(1));
+        add(Kind::ShortThen(Errno::EIO), Span::Times(1));
+        add(Kind::ShortThen(Errno::ENOSPC), Span::Forever);
+        add(Kind::NoProgress, Span::Times(1));
+        add(Kind::NoProgress, Span::Forever);
+    }
+    if event.op == Op::Lock {
+        add(Kind::Held, Span::Times(1));
+        add(Kind::Held, Span::Times(3));
+        add(Kind::Held, Span::Forever);
+    }
+    add(Kind::KillBefore, Span::Times(1));
+    if has_effect(event.op) {
+        add(Kind::KillAfter, Span::Times(1));
+    }
+    for actor in Actor::ALL {
+        if can_act(*actor, action) {
+            add(Kind::Actor(*actor), Span::Times(1));
+        }
+    }
+    faults
+}
+
+fn site_of(event: &Event) -> Site {
+    Site { op: event.op, target: event.target, nth: event.nth, during: event.during.clone() }
+}
+
+/// Whether the call does something that a later look could see.
+fn has_effect(op: Op) -> bool {
+    op.mutates() || matches!(op, Op::Open | Op::OpenDir | Op::Fsync | Op::Close | Op::Lock)
+}
+
+/// Error numbers that the call can give without an effect. A look never answers ENOENT falsely: that would be a
+/// wrong answer, not a failure.
+fn errors_of(op: Op, target: Target) -> &'static [Errno] {
+    use Errno as E;
+    match op {
+        Op::OpenDir => &[E::EIO, E::EACCES, E::EMFILE, E::EINTR, E::ENOENT, E::ENOTDIR],
+        Op::Stat => &[E::EIO, E::EACCES],
+        Op::Fstat | Op::Statfs => &[E::EIO],
+        Op::Create => &[
+            E::EIO,
+            E::ENOSPC,
+            E::EDQUOT,
+            E::EROFS,
+            E::EACCES,
+            E::EMFILE,
+            E::EINTR,
+            E::EEXIST,
+            E::ENOENT,
+            E::EINVAL,
+        ],
+        Op::Open => &[E::EIO, E::EACCES, E::EMFILE, E::EINTR, E::ENOENT, E::EBUSY],
+        Op::Link => &[
+            E::EIO,
+            E::ENOSPC,
+            E::EDQUOT,
+            E::EROFS,
+            E::EACCES,
+            E::EPERM,
+            E::EMLINK,
+            E::EEXIST,
+            E::ENOENT,
+            E::EINTR,
+        ],
+        Op::Rename => &[
+            E::EIO,
+            E::ENOSPC,
+            E::EDQUOT,
+            E::EROFS,
+            E::EACCES,
+            E::EBUSY,
+            E::EEXIST,
+            E::ENOENT,
+            E::EINVAL,
+            E::EINTR,
+        ],
+        Op::Unlink => &[E::EIO, E::EROFS, E::EACCES, E::EBUSY, E::ENOENT, E::EINTR],
+        Op::Fsync if target.from == Role::Root => {
+            &[E::EIO, E::ENOSPC, E::EROFS, E::EINTR, E::EINVAL, E::ENOTSUP, E::EACCES, E::EPERM]
+        }
+        Op::Fsync => &[E::EIO, E::ENOSPC, E::EDQUOT, E::EROFS, E::EINTR, E::EINVAL],
+        Op::Read => &[E::EIO, E::EINTR],
+        Op::Write => &[E::EIO, E::ENOSPC, E::EDQUOT, E::EFBIG, E::EINTR, E::EROFS],
+        Op::Chmod => &[E::EIO, E::EROFS, E::EPERM],
+        Op::Close => &[E::EIO, E::ENOSPC, E::EDQUOT, E::EINTR],
+        Op::Lock => &[E::EIO, E::EINTR, E::ENOLCK, E::ENOTSUP, E::EBADF],
+        Op::List | Op::Unlock => &[],
+    }
+}
+
+/// Error numbers that the call can give although it had its effect: a lost answer, or one that was asked for twice.
+fn errors_after(op: Op) -> &'static [Errno] {
+    use Errno as E;
+    match op {
+        Op::Create => &[E::EIO, E::EINTR, E::EEXIST],
+        Op::Link => &[E::EIO, E::EINTR, E::EEXIST],
+        Op::Rename | Op::Unlink => &[E::EIO, E::EINTR, E::ENOENT],
+        Op::OpenDir | Op::Open | Op::Write | Op::Lock => &[E::EIO, E::EINTR],
+        Op::Fsync | Op::Chmod | Op::Close => &[E::EIO],
+        _ => &[],
+    }
+}
+
+/// Whether the actor can do anything in this scenario: a create has no session file to disturb but by making one.
+fn can_act(actor: Actor, action: Action) -> bool {
+    match action {
+        Action::Create => matches!(
+            actor,
+            Actor::ReplaceFile
+                | Actor::ReplaceRoot
+                | Actor::PlantMarker
+                | Actor::PlantTemporary
+                | Actor::RemoveTemporary
+        ),
+        Action::Load => {
+            !matches!(actor, Actor::PlantTemporary | Actor::RemoveTemporary | Actor::RemoveMarker)
+        }
+        Action::Append | Action::Flush => true,
+    }
+}
