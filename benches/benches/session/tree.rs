@@ -9,18 +9,20 @@ use session_harness::generate::Shape;
 use crate::ENTRIES;
 
 pub(crate) fn benches(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("tree");
     let disk = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for entries in ENTRIES {
         let file = session(Shape::Chain, entries).expect("a chain fits");
         let loaded = Loaded::below(disk, &file).expect("a disk to measure");
         let tree = loaded.store.tree();
-        criterion.bench_function(&BenchmarkId::new("active-path", entries).to_string(), |bencher| {
+        group.bench_function(BenchmarkId::new("active-path", entries), |bencher| {
             bencher.iter(|| tree.active_entries());
         });
         let all = loaded.store.entries();
         let ends = [all.first(), all.last()].map(|entry| entry.expect("a session with entries").id());
-        criterion.bench_function(&BenchmarkId::new("move", entries).to_string(), |bencher| {
+        group.bench_function(BenchmarkId::new("move", entries), |bencher| {
             bencher.iter(|| ends.map(|id| tree.move_to(Some(id)).expect("a known id")));
         });
     }
+    group.finish();
 }
