@@ -10,6 +10,8 @@ use session_tree::json_prefix::{Tail, classify, completion};
 use session_tree::limits::{MAX_SESSION_FILE_BYTES, MAX_SESSION_RECORDS};
 use session_tree::{Code, Decoded, Error, decode};
 
+use crate::model;
+
 /// The verdict on a torn tail, held against another implementation of the JSON grammar (requirement F4).
 ///
 /// Complete means that the text parses. Incomplete means that it does not, and that its own completion makes it an
@@ -39,16 +41,34 @@ pub fn tail(data: &[u8]) {
     }
 }
 
-/// Any bytes as a session file: a refusal that says where, or a session that survives being written and read again
-/// (requirements F7, F8).
+/// Any bytes as a session file: a refusal that says where, or a session that survives being written and read again;
+/// and either one as the reference model has it (requirements F7, F8).
 ///
 /// # Panics
 ///
-/// If neither holds.
+/// If that does not hold.
 pub fn load(data: &[u8]) {
+    let expected = model::load(data);
     match decode(data.to_vec()) {
-        Ok(session) => check_session(data, &session),
-        Err(error) => check_refusal(data, &error),
+        Ok(session) => {
+            check_session(data, &session);
+            let expected = expected.expect("the model accepts what the store accepts");
+            assert_eq!(session.torn_tail(), expected.torn_tail(), "bytes of a torn tail");
+            assert!(
+                canonical_bytes(&session) == expected.encode(),
+                "another canonical form than the model's"
+            );
+        }
+        Err(error) => {
+            check_refusal(data, &error);
+            let expected = expected.expect_err("the model refuses what the store refuses");
+            assert_eq!(error.code().as_str(), expected.code, "{error}");
+            let line = error.position().map(|position| position.line);
+            assert!(
+                expected.line.is_none() || expected.line == line,
+                "{error}: the model refuses {expected:?}"
+            );
+        }
     }
 }
 
