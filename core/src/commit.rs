@@ -6,7 +6,7 @@
 
 use crate::errno::Errno;
 use crate::error::{Code, Error, Result, Stage};
-use crate::file_ops::{FileOps, FileStat};
+use crate::file_ops::FileOps;
 use crate::identity::{Generation, Identity};
 use crate::place::{NotRemoved, Place, Seen, TRIES};
 use crate::rollback::{self, RolledBack};
@@ -48,7 +48,7 @@ pub(crate) fn commit<O: FileOps>(
 
     let commit = Commit { place, old, temporary: &temporary };
     match commit.install() {
-        Ok(stat) => Ok(Generation::new(temporary.holder, &stat)),
+        Ok(()) => Ok(temporary.into_generation()),
         Err(failure) => {
             temporary.remove(place);
             Err(failure)
@@ -63,26 +63,23 @@ struct Commit<'a, O: FileOps> {
 }
 
 impl<O: FileOps> Commit<'_, O> {
-    /// C5 to C12. Gives the installed generation as it was last seen.
-    fn install(&self) -> std::result::Result<FileStat, Failure<O::File>> {
-        let written = self.verify_temporary()?;
+    /// C5 to C12.
+    fn install(&self) -> std::result::Result<(), Failure<O::File>> {
+        self.verify_temporary()?;
         self.link_marker()?;
         self.verify_marker()?;
         self.rename()?;
         // From here on the new generation may be seen. The marker makes every load refuse until the rename is
         // durable, so that nobody acts on a generation that a power cut could still take back.
-        match self.finish() {
-            Ok(()) => Ok(written),
-            Err(cause) => Err(self.roll_back(cause)),
-        }
+        self.finish().map_err(|cause| self.roll_back(cause))
     }
 
     /// C5. Still only the old generation has a name that is read.
-    fn verify_temporary(&self) -> Result<FileStat> {
+    fn verify_temporary(&self) -> Result<()> {
         self.place.check_storage(self.old, Stage::C5)?;
         match self.place.ops.stat_at(&self.place.dir, &self.temporary.name) {
-            Ok(stat) if self.is_temporary(&stat) => Ok(stat),
-            Ok(_) => Err(self.place.file_changed("the temporary was replaced", Stage::C5)),
+            Ok(stat) if self.temporary.is_unchanged_in(&stat) => Ok(()),
+            Ok(_) => Err(self.place.file_changed("the temporary was replaced or changed", Stage::C5)),
             Err(errno) => Err(self.place.io("look at the temporary", errno, Stage::C5)),
         }
     }
@@ -166,7 +163,7 @@ impl<O: FileOps> Commit<'_, O> {
     fn verify_installed(&self) -> Result<()> {
         let stage = Stage::C9;
         match self.place.ops.stat_at(&self.place.dir, &self.place.name) {
-            Ok(stat) if self.is_temporary(&stat) => self.place.check_root(stage),
+            Ok(stat) if self.temporary.is_unchanged_in(&stat) => self.place.check_root(stage),
             Ok(_) => Err(self.place.file_changed("the path does not name the new generation", stage)),
             Err(errno) => Err(self.place.io("look at the new generation", errno, stage)),
         }
@@ -207,10 +204,6 @@ impl<O: FileOps> Commit<'_, O> {
             RolledBack::Proved { adopted } => Failure { error: cause, adopted },
             RolledBack::Doubtful(why) => in_doubt(cause, why).into(),
         }
-    }
-
-    fn is_temporary(&self, stat: &FileStat) -> bool {
-        self.temporary.identity.is(stat) && stat.size == self.temporary.size
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::errno::Errno;
 use crate::error::{Code, Error, Result, Stage};
-use crate::file_ops::{FileOps, FileStat};
+use crate::file_ops::FileOps;
 use crate::identity::Generation;
 use crate::place::{LOCK_TRIES, Place, Seen, Waits};
 use crate::sibling_name;
@@ -27,9 +27,9 @@ pub(crate) fn write<O: FileOps>(place: &Place<O>, header: &[u8]) -> Result<Gener
     let name = sibling_name::temporary(&place.name, &place.ops.tag());
     let temporary = Temporary::make(place, name, &Content::Slices(&[header]), None, STAGES)?;
     match publish(place, &temporary) {
-        Ok(stat) => {
+        Ok(()) => {
             place.ops.unlock(&temporary.holder);
-            Ok(Generation::new(temporary.holder, &stat))
+            Ok(temporary.into_generation())
         }
         Err(error) => {
             undo(place, &temporary);
@@ -38,12 +38,12 @@ pub(crate) fn write<O: FileOps>(place: &Place<O>, header: &[u8]) -> Result<Gener
     }
 }
 
-fn publish<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>) -> Result<FileStat> {
+fn publish<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>) -> Result<()> {
     // K5. The link refuses an existing path, and what it makes visible is complete, durable and locked. It names
     // whatever the temporary's name stands for, so that is looked at immediately before.
     match place.look(&temporary.name) {
-        Ok(Seen::Present(stat)) if temporary.identity.is(&stat) && stat.size == temporary.size => {}
-        Ok(_) => return Err(place.file_changed("the temporary was replaced", Stage::K5)),
+        Ok(Seen::Present(stat)) if temporary.is_unchanged_in(&stat) => {}
+        Ok(_) => return Err(place.file_changed("the temporary was replaced or changed", Stage::K5)),
         Err(errno) => return Err(place.io("look at the temporary", errno, Stage::K5)),
     }
     place
@@ -51,18 +51,18 @@ fn publish<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>) -> Resu
         .link(&place.dir, &temporary.name, &place.name)
         .map_err(|errno| link_failed(place, temporary, errno))?;
     // K6.
-    let stat = match place.ops.stat_at(&place.dir, &place.name) {
-        Ok(stat) if temporary.identity.is(&stat) && stat.size == temporary.size => stat,
+    match place.ops.stat_at(&place.dir, &place.name) {
+        Ok(stat) if temporary.is_unchanged_in(&stat) => {}
         Ok(_) => return Err(place.file_changed("the path does not name the new session", Stage::K6)),
         Err(errno) => return Err(place.io("look at the new session", errno, Stage::K6)),
-    };
+    }
     place.check_root(Stage::K6)?;
     // K7. Makes the path durable; before this a cut shows either nothing or the whole header.
     place.sync_dir().map_err(|errno| place.io("fsync the directory", errno, Stage::K7))?;
     // K8 and K9. The session is complete without them; what stays is a stray.
     temporary.remove(place);
     let _ = place.sync_dir();
-    Ok(stat)
+    Ok(())
 }
 
 fn link_failed<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>, errno: Errno) -> Error {

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, Stage};
 use crate::file_ops::FileOps;
-use crate::identity::{Generation, Identity};
+use crate::identity::Generation;
 use crate::place::{NotRemoved, Place, Seen, TRIES};
 use crate::sibling_name;
 use crate::temporary::{Content, Stages, Temporary};
@@ -37,7 +37,7 @@ pub(crate) fn roll_back<O: FileOps>(
     }
     match restored {
         Ok(Restored::Old) => RolledBack::Proved { adopted: None },
-        Ok(Restored::Copy(copy)) => adopt(place, copy),
+        Ok(Restored::Copy(copy)) => RolledBack::Proved { adopted: Some(copy.into_generation()) },
         Err(why) => RolledBack::Doubtful(why),
     }
 }
@@ -99,13 +99,13 @@ impl<O: FileOps> RollBack<'_, O> {
     fn install_copy(&mut self) -> Result<Option<Temporary<O::File>>, Error> {
         let Place { ops, dir, name, .. } = self.place;
         let copy = self.copy.insert(self.make_copy()?);
-        let (copy_name, identity) = (copy.name.clone(), copy.identity);
+        let copy_name = copy.name.clone();
         for _ in 0..TRIES {
             if self.path_is_old()? {
                 return Ok(None);
             }
             let _ = ops.rename(dir, &copy_name, name);
-            if self.path_is(&identity) {
+            if self.path_is_copy() {
                 return Ok(self.copy.take());
             }
         }
@@ -122,8 +122,10 @@ impl<O: FileOps> RollBack<'_, O> {
         Temporary::make(self.place, name, &Content::CopyOf(self.old), Some(&like), STAGES)
     }
 
-    fn path_is(&self, identity: &Identity) -> bool {
-        self.place.look_firmly(&self.place.name).is_ok_and(|seen| seen.is(identity))
+    /// Whether the path is seen to hold the copy, with every byte that was written.
+    fn path_is_copy(&self) -> bool {
+        let Ok(Seen::Present(stat)) = self.place.look_firmly(&self.place.name) else { return false };
+        self.copy.as_ref().is_some_and(|copy| copy.is_unchanged_in(&stat))
     }
 
     fn remove_marker(&self) -> Result<(), Error> {
@@ -144,8 +146,7 @@ impl<O: FileOps> RollBack<'_, O> {
     fn keep_a_marker(&mut self) {
         let Place { ops, dir, marker, .. } = self.place;
         let marker_is_absent = matches!(self.place.look_firmly(marker), Ok(Seen::Absent));
-        let on_disk = self.path_is(&self.old.identity)
-            || self.copy.as_ref().is_some_and(|copy| self.path_is(&copy.identity));
+        let on_disk = self.path_is_old().unwrap_or(false) || self.path_is_copy();
         if !marker_is_absent || on_disk {
             return;
         }
@@ -170,13 +171,5 @@ impl<O: FileOps> RollBack<'_, O> {
         Error::new(Code::RollbackFailed, "C20", "the old generation could not be put back")
             .with_path(self.place.path())
             .with_stage(STAGE)
-    }
-}
-
-/// The copy is the store's generation from now on.
-fn adopt<O: FileOps>(place: &Place<O>, copy: Temporary<O::File>) -> RolledBack<O::File> {
-    match place.ops.stat(&copy.holder) {
-        Ok(stat) => RolledBack::Proved { adopted: Some(Generation::new(copy.holder, &stat)) },
-        Err(errno) => RolledBack::Doubtful(place.io("look at the restored copy", errno, STAGE)),
     }
 }

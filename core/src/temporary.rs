@@ -40,9 +40,8 @@ pub(crate) struct Temporary<F> {
     pub(crate) identity: Identity,
     /// A second descriptor: its lock outlives the one that was written through and closed.
     pub(crate) holder: F,
-    pub(crate) size: u64,
-    owner: u32,
-    group: u32,
+    /// As it was when everything was written: whoever changes it afterwards is noticed.
+    pub(crate) written: FileStat,
 }
 
 impl<F: Send + Sync + 'static> Temporary<F> {
@@ -73,15 +72,26 @@ impl<F: Send + Sync + 'static> Temporary<F> {
         let _ = place.remove(&self.name, &[&self.identity]);
     }
 
+    /// Whether a look shows this temporary with nothing changed since it was written.
+    pub(crate) fn is_unchanged_in(&self, stat: &FileStat) -> bool {
+        self.identity.is(stat) && (stat.size, stat.modified) == (self.written.size, self.written.modified)
+    }
+
+    /// The generation that this temporary has become.
+    pub(crate) fn into_generation(self) -> Generation<F> {
+        Generation::new(self.holder, &self.written)
+    }
+
     /// The mode that this temporary must have to stand in for `like` (choice C25.mode).
     pub(crate) fn mode_like(&self, like: &FileStat) -> u32 {
-        mode_like(like, self.owner, self.group)
+        mode_like(like, &self.written)
     }
 }
 
 /// The mode of `like`, without group and other bits where owner or group differ: never wider than before.
-fn mode_like(like: &FileStat, owner: u32, group: u32) -> u32 {
-    let mask = if (like.owner, like.group) == (owner, group) { PERMISSIONS } else { OWNER_PERMISSIONS };
+fn mode_like(like: &FileStat, ours: &FileStat) -> u32 {
+    let mask =
+        if (like.owner, like.group) == (ours.owner, ours.group) { PERMISSIONS } else { OWNER_PERMISSIONS };
     like.mode & mask
 }
 
@@ -100,7 +110,7 @@ fn fill<O: FileOps>(
     let identity = Identity::of(created);
     let holder = hold(place, &name, &identity, stages.create)?;
     let size = write(place, &writer, content, stages.write)?;
-    let mode = like.map_or(PRIVATE, |like| mode_like(like, created.owner, created.group));
+    let mode = like.map_or(PRIVATE, |like| mode_like(like, created));
     if created.mode & PERMISSIONS != mode {
         place
             .ops
@@ -110,8 +120,13 @@ fn fill<O: FileOps>(
     // Neither call is repeated: a second fsync may succeed although the first one lost the bytes (A1), and a second
     // close may hit a descriptor that another thread was given.
     place.ops.sync(&writer).map_err(|errno| place.io("fsync the temporary", errno, stages.sync))?;
+    let written =
+        place.ops.stat(&writer).map_err(|errno| place.io("look at the temporary", errno, stages.sync))?;
     place.ops.close(writer).map_err(|errno| place.io("close the temporary", errno, stages.sync))?;
-    Ok(Temporary { name, identity, holder, size, owner: created.owner, group: created.group })
+    if written.size != size {
+        return Err(place.file_changed("the temporary does not have the size written", stages.sync));
+    }
+    Ok(Temporary { name, identity, holder, written })
 }
 
 /// Opens a second descriptor and locks it before the file gets any other name (requirement S8).

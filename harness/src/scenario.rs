@@ -4,6 +4,10 @@
 //! starts a second process that loads, appends and loads again. The oracle's list of acknowledged entries comes from
 //! the store's answers alone.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use session_tree::Errno;
 use session_tree::file_ops::FileKind;
 
@@ -154,7 +158,7 @@ impl<'a> Case<'a> {
             world.outsider().write_file(world.session(), bytes)?;
             world.outsider().chmod(world.session(), 0o600)?;
             history.acknowledged =
-                entries_of(bytes).ok_or_else(|| HarnessError::Session(scenario.name.to_owned()))?;
+                entries_of(bytes).ok_or_else(|| HarnessError::Session(scenario.name.to_owned()))?.to_vec();
             history.exists = true;
         }
         let (outsider, session) = (world.outsider().clone(), world.session().to_owned());
@@ -872,9 +876,25 @@ fn message(id: &str, text: &str) -> String {
 }
 
 /// The entries of a session file by the independent model; none where it refuses.
-fn entries_of(bytes: &[u8]) -> Option<Vec<EntryView>> {
-    let session = model::load(bytes).ok()?;
-    Some(session.entries().iter().map(EntryView::from).collect())
+///
+/// The model is slow and the same few files turn up in thousands of cases, so what it said of one is kept.
+fn entries_of(bytes: &[u8]) -> Option<Rc<Vec<EntryView>>> {
+    const MOST_KEPT: usize = 256;
+    thread_local! {
+        static KEPT: RefCell<HashMap<Vec<u8>, Option<Rc<Vec<EntryView>>>>> = RefCell::default();
+    }
+    KEPT.with_borrow_mut(|kept| {
+        if let Some(known) = kept.get(bytes) {
+            return known.clone();
+        }
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        let read = model::load(bytes).ok();
+        let entries = read.map(|session| Rc::new(session.entries().iter().map(EntryView::from).collect()));
+        kept.insert(bytes.to_vec(), entries.clone());
+        entries
+    })
 }
 
 fn session_bytes(view: &[Seen]) -> Option<&[u8]> {

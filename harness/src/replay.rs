@@ -1,0 +1,79 @@
+//! One case alone, told so that a person sees what broke and when.
+
+use std::fmt::Write;
+
+use crate::call::Reply;
+use crate::scenario::{HarnessError, Run};
+use crate::stage;
+use crate::suite::faults::Case;
+use crate::world::Backend;
+
+/// Runs `case` and tells what happened, call by call.
+///
+/// # Errors
+/// Where the harness could not run it.
+pub fn replay(case: &Case, backend: Backend) -> Result<(String, Run), HarnessError> {
+    let run = case.run(backend)?;
+    let mut out = String::new();
+    let scenario = case.scenario();
+    let _ = writeln!(out, "case      {}", case.id());
+    let _ = writeln!(out, "scenario  {}: {}", scenario.name, scenario.action.call());
+    if !scenario.base.is_empty() {
+        let _ = writeln!(out, "with      {}", scenario.base);
+    }
+    let _ = writeln!(out, "fault     {}", case.plan);
+    let _ = writeln!(out, "requires  {}\n", case.requirements().join(" "));
+    tell_trace(&mut out, case, &run);
+    tell_replies(&mut out, &run);
+    if run.race_window {
+        let _ = writeln!(
+            out,
+            "race window: a file of somebody else came between the last look and the call that used its name"
+        );
+    }
+    for violation in &run.violations {
+        let _ = writeln!(out, "violated: {} ({})", violation.promise.words(), violation.promise);
+        let _ = writeln!(out, "  {}", violation.evidence);
+    }
+    if run.violations.is_empty() {
+        out.push_str("holds: every promise\n");
+    }
+    Ok((out, run))
+}
+
+fn tell_trace(out: &mut String, case: &Case, run: &Run) {
+    let mut during = None;
+    let mut stages = Vec::new().into_iter();
+    for event in &run.trace {
+        if during != Some(&event.during) {
+            during = Some(&event.during);
+            let _ = writeln!(out, "{}", event.during);
+            let of_call: Vec<_> =
+                run.trace.iter().filter(|other| other.during == event.during).cloned().collect();
+            stages = stage::of_clean_trace(case.scenario().action.call(), &of_call).into_iter();
+        }
+        let stage = stages.next().flatten().map_or("", session_tree::Stage::id);
+        let mark = if event.fault.is_some() { "  <- fault" } else { "" };
+        let _ = writeln!(out, "  {stage:<4}{event}{mark}");
+    }
+    out.push('\n');
+}
+
+fn tell_replies(out: &mut String, run: &Run) {
+    for (call, reply) in &run.replies {
+        let text = match reply {
+            Reply::Ok(answer) => match (&answer.entry, &answer.entries) {
+                (Some(entry), _) => format!("acknowledged entry {}", entry.id),
+                (None, Some(entries)) => format!("{} entries", entries.len()),
+                _ => "ok".to_owned(),
+            },
+            Reply::Refused(refusal) => {
+                format!("refused: {}{}", refusal.message, if refusal.poisoned { " (poisoned)" } else { "" })
+            }
+            Reply::Unsupported(why) => format!("unsupported: {why}"),
+            Reply::Panicked(text) => format!("panicked: {text}"),
+        };
+        let _ = writeln!(out, "{call:<12} {text}");
+    }
+    out.push('\n');
+}
