@@ -133,10 +133,9 @@ fn check_refusal(data: &[u8], error: &Error) {
     assert!(!error.poisoned() && !error.in_flight() && error.errno().is_none(), "{error}: speaks of a disk");
     let position = error.position().expect("a refusal of bytes says where");
     assert!(position.offset <= data.len(), "{error}: beyond the end of the file");
-    let before = &data[..position.offset];
-    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |feed| feed + 1);
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-    assert_eq!((position.line, position.column), (line, position.offset - line_start + 1), "{error}");
+    let mut lines = data[..position.offset].rsplit(|byte| *byte == b'\n');
+    let column = lines.next().map_or(0, <[u8]>::len) + 1;
+    assert_eq!((position.line, position.column), (lines.count() + 1, column), "{error}");
 }
 
 fn can_refuse_bytes(code: Code) -> bool {
