@@ -58,6 +58,7 @@ fn attempt<O: FileOps>(place: &Place<O>, seen_before: bool) -> Result<Attempt<O:
     let looked = match place.look(&place.name) {
         Ok(Seen::Present(stat)) => stat,
         Ok(Seen::Absent) if seen_before => return Ok(Attempt::Replaced(Stage::V3)),
+        Err(errno) if seen_before && means_gone(errno) => return Ok(Attempt::Replaced(Stage::V3)),
         Ok(Seen::Absent) => return Err(place.io("look at the file", Errno::ENOENT, Stage::V3)),
         Err(errno) => return Err(place.io("look at the file", errno, Stage::V3)),
     };
@@ -132,6 +133,7 @@ fn look_again<O: FileOps>(
     match place.look(&place.name) {
         Ok(Seen::Present(stat)) if generation.is_unchanged_in(&stat) => {}
         Ok(_) => return Ok(Attempt::Replaced(stage)),
+        Err(errno) if means_gone(errno) => return Ok(Attempt::Replaced(stage)),
         Err(errno) => return Err(place.io("look at the file again", errno, stage)),
     }
     place.check_root(stage)?;

@@ -142,10 +142,7 @@ impl<O: FileOps> Place<O> {
         match self.ops.stat_at(&self.dir, &self.name) {
             Ok(stat) if generation.is_unchanged_in(&stat) => Ok(stat),
             Ok(_) => Err(self.file_changed("the file is not the generation that this store knows", stage)),
-            Err(errno) if means_gone(errno) => {
-                Err(self.file_changed("the file is gone", stage).with_errno(errno))
-            }
-            Err(errno) => Err(self.io("look at the file", errno, stage)),
+            Err(errno) => Err(self.lost("look at the file", errno, stage)),
         }
     }
 
@@ -184,19 +181,20 @@ impl<O: FileOps> Place<O> {
     fn marker_is_abandoned(&self, seen: &FileStat, stage: Stage) -> Result<bool> {
         let file = match self.open_name(&self.marker, Access::Read) {
             Ok(file) => file,
-            Err(Errno::ENOENT) => return Ok(false),
+            Err(errno) if means_gone(errno) => return Ok(false),
             Err(errno) => return Err(self.io("open the recovery marker", errno, stage)),
         };
-        match self.try_lock(&file, Lock::Shared) {
-            Ok(true) => self.ops.unlock(&file),
+        let again = match self.try_lock(&file, Lock::Shared) {
+            // The commit may have ended between the look and the lock: only a marker that is still there is
+            // abandoned. Looked at under the lock, or it could be the marker of that store's next commit.
+            Ok(true) => self.look(&self.marker),
             Ok(false) => return Ok(false),
             // Without locks nothing tells a live commit from a dead one, so every marker is refused.
             Err(errno) if locks_are_missing(errno) => return Ok(true),
             Err(errno) => return Err(self.io("lock the recovery marker", errno, stage)),
-        }
-        // The commit may have ended between the look and the lock: only a marker that is still there is abandoned.
-        let again =
-            self.look(&self.marker).map_err(|errno| self.io("look for a recovery marker", errno, stage))?;
+        };
+        self.ops.unlock(&file);
+        let again = again.map_err(|errno| self.io("look for a recovery marker", errno, stage))?;
         Ok(again.is(&Identity::of(seen)))
     }
 
@@ -240,13 +238,9 @@ impl<O: FileOps> Place<O> {
 
     fn reopen_for_writing(&self, file: &O::File, name: &OsStr, stage: Stage) -> Result<O::File> {
         let held = self.ops.stat(file).map_err(|errno| self.io("look at the open file", errno, stage))?;
-        let writable = match self.open_name(name, Access::ReadWrite) {
-            Ok(writable) => writable,
-            Err(errno) if means_gone(errno) => {
-                return Err(self.file_changed("the file is gone", stage).with_errno(errno));
-            }
-            Err(errno) => return Err(self.io("open the file for its lock", errno, stage)),
-        };
+        let writable = self
+            .open_name(name, Access::ReadWrite)
+            .map_err(|errno| self.lost("open the file for its lock", errno, stage))?;
         let seen =
             self.ops.stat(&writable).map_err(|errno| self.io("look at the open file", errno, stage))?;
         if Identity::of(&held).is(&seen) {
@@ -294,6 +288,16 @@ impl<O: FileOps> Place<O> {
 
     pub(crate) fn io(&self, doing: &str, errno: Errno, stage: Stage) -> Error {
         io(doing, &self.path, errno, stage)
+    }
+
+    /// The failure of a look at, or of an open of, a name that was there before: that it is gone is a change of the
+    /// storage and no failure of the system (contract section 2).
+    pub(crate) fn lost(&self, doing: &str, errno: Errno, stage: Stage) -> Error {
+        if means_gone(errno) {
+            self.file_changed(&format!("cannot {doing}, which is gone"), stage).with_errno(errno)
+        } else {
+            self.io(doing, errno, stage)
+        }
     }
 
     pub(crate) fn file_changed(&self, message: &str, stage: Stage) -> Error {

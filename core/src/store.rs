@@ -254,9 +254,12 @@ impl<O: FileOps> Store<O> {
         }
         let place = &self.0.place;
         let _guard = self.lock_path()?;
-        place.lock_exclusively(&mut writer.generation.file, &place.name, Stage::C1)?;
-        let result = place.check_storage(&writer.generation, Stage::C1).and_then(|_| body(writer));
-        // After a commit this is the new generation, which was locked before it got its name.
+        let result = place
+            .lock_exclusively(&mut writer.generation.file, &place.name, Stage::C1)
+            .and_then(|()| place.check_storage(&writer.generation, Stage::C1))
+            .and_then(|_| body(writer));
+        // After a commit this is the new generation, which was locked before it got its name. Also after a lock that
+        // failed, because it may have been had all the same.
         place.ops.unlock(&writer.generation.file);
         result.map_err(|error| self.here(error))
     }

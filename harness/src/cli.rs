@@ -159,7 +159,7 @@ fn run_matching(filter: &[String], jobs: Option<NonZeroUsize>, quiet: bool) -> R
     let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     let is_shown = !quiet && io::stderr().is_terminal();
     let tick = |done: usize, all: usize| {
-        if is_shown && done % 250 == 0 {
+        if is_shown && done.is_multiple_of(250) {
             eprint!("\r{done} of {all} cases ");
         }
     };

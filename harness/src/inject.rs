@@ -37,6 +37,8 @@ pub struct Event {
     pub outcome: Outcome,
     /// Which fault of the plan struck here, by its place in the plan.
     pub fault: Option<usize>,
+    /// Whether it had some effect although it failed.
+    pub failed_after: bool,
 }
 
 /// Watches and disturbs. Cloning gives another handle on the same watch.
@@ -232,15 +234,14 @@ impl Injector {
 impl State {
     /// Which call of this op and target within the store call this is, from 1.
     fn count(&mut self, op: Op, target: Target) -> u32 {
-        match self.counts.iter_mut().find(|(seen_op, seen, _)| *seen_op == op && *seen == target) {
-            Some((_, _, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.counts.push((op, target, 1));
-                1
-            }
+        if let Some((_, _, count)) =
+            self.counts.iter_mut().find(|(seen_op, seen, _)| *seen_op == op && *seen == target)
+        {
+            *count += 1;
+            *count
+        } else {
+            self.counts.push((op, target, 1));
+            1
         }
     }
 
@@ -265,7 +266,9 @@ impl State {
     }
 
     fn record(&mut self, op: Op, target: Target, nth: u32, outcome: Outcome, fault: Option<usize>) {
-        self.trace.push(Event { during: self.during.clone(), op, target, nth, outcome, fault });
+        let kind = fault.map(|at| self.plan[at].fault.kind);
+        let failed_after = matches!(kind, Some(Kind::After(_) | Kind::ShortThen(_)));
+        self.trace.push(Event { during: self.during.clone(), op, target, nth, outcome, fault, failed_after });
     }
 }
 
@@ -291,7 +294,8 @@ impl fmt::Display for Outcome {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = format!("{}@{}#{}", self.op, self.target, self.nth);
-        write!(f, "{place:<32} {}", self.outcome)
+        write!(f, "{place:<32} {}", self.outcome)?;
+        if self.failed_after { f.write_str(" after its effect") } else { Ok(()) }
     }
 }
 

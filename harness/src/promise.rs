@@ -33,7 +33,7 @@ macro_rules! promises {
 promises! {
     AcknowledgedSurvive = "acknowledged-survive", ["C23", "S5"], "an acknowledged entry is there after a cold load";
     NothingInvented = "nothing-invented", ["C23", "S7"], "a cold load shows nothing that was not submitted, in no other order and under no other parent";
-    FailedMeansOld = "failed-means-old", ["S5", "C20", "C24"], "after an error the file is byte by byte the old generation and no marker is there, unless the answer was SESSION_ROLLBACK_FAILED";
+    FailedMeansOld = "failed-means-old", ["S5", "C20", "C24"], "after an error the file is byte by byte the old generation and no marker is there, unless the answer was `SESSION_ROLLBACK_FAILED`";
     MemoryAgrees = "memory-agrees", ["S5", "S7"], "memory shows the acknowledged entries and nothing else";
     TypedRefusal = "typed-refusal", ["S2", "S9"], "every refusal has a code of the contract, and nothing panics";
     CauseIsKept = "cause-is-kept", ["C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10", "C11", "C27"], "an I/O error names the error number that struck and the stage it struck in";

@@ -32,28 +32,27 @@ const MARKER_RENAME_FAILS: &str = "fsync@root#1 in append#1 = EIO before, once; 
 /// The roll back after the last step.
 const MARKER_STAYS: &str = "unlink@marker#1 in append#1 = EIO before, 3 times";
 
+/// The mode of a session that nobody else may read, and of one that its group may.
+const PRIVATE: u32 = 0o600;
+const SHARED: u32 = 0o640;
+
 /// The histories that are disturbed.
 pub const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "create", action: Action::Create, session: None, base: "" },
-    Scenario { name: "load", action: Action::Load, session: Some(CODING), base: "" },
-    Scenario { name: "append", action: Action::Append, session: Some(CHAT), base: "" },
-    Scenario { name: "append-to-branches", action: Action::Append, session: Some(BRANCHES), base: "" },
-    Scenario { name: "append-after-torn-tail", action: Action::Append, session: Some(TORN), base: "" },
-    Scenario { name: "flush", action: Action::Flush, session: Some(SCRIPTS), base: "" },
-    Scenario { name: "roll-back", action: Action::Append, session: Some(CHAT), base: DIRECTORY_FSYNC_FAILS },
-    Scenario {
-        name: "roll-back-by-copy",
-        action: Action::Append,
-        session: Some(CHAT),
-        base: MARKER_RENAME_FAILS,
-    },
-    Scenario {
-        name: "roll-back-at-the-end",
-        action: Action::Append,
-        session: Some(CHAT),
-        base: MARKER_STAYS,
-    },
+    undisturbed("create", Action::Create, None),
+    undisturbed("load", Action::Load, Some(CODING)),
+    undisturbed("append", Action::Append, Some(CHAT)),
+    undisturbed("append-to-branches", Action::Append, Some(BRANCHES)),
+    undisturbed("append-after-torn-tail", Action::Append, Some(TORN)),
+    Scenario { mode: SHARED, ..undisturbed("append-to-shared", Action::Append, Some(CHAT)) },
+    undisturbed("flush", Action::Flush, Some(SCRIPTS)),
+    Scenario { base: DIRECTORY_FSYNC_FAILS, ..undisturbed("roll-back", Action::Append, Some(CHAT)) },
+    Scenario { base: MARKER_RENAME_FAILS, ..undisturbed("roll-back-by-copy", Action::Append, Some(CHAT)) },
+    Scenario { base: MARKER_STAYS, ..undisturbed("roll-back-at-the-end", Action::Append, Some(CHAT)) },
 ];
+
+const fn undisturbed(name: &'static str, action: Action, session: Option<&'static [u8]>) -> Scenario {
+    Scenario { name, action, session, mode: PRIVATE, base: "" }
+}
 
 /// One planned disturbance of one scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -122,6 +121,9 @@ impl Case {
         if self.scenario().session.is_some_and(|bytes| std::ptr::eq(bytes, TORN)) {
             ids.push("F5");
         }
+        if self.scenario().mode == SHARED {
+            ids.push("C25.mode");
+        }
         ids.extend(self.plan.0.iter().filter_map(|fault| match fault.kind {
             Kind::Before(Errno::EINTR) | Kind::After(Errno::EINTR) => Some("C27"),
             Kind::Actor(_) => Some("C21"),
@@ -188,7 +190,7 @@ fn trace_digest(finished: &Finished) -> u64 {
     finished.case.scenario.hash(&mut hasher);
     for event in &finished.run.trace {
         // Which fault of the plan struck is not part of what happened.
-        (event.op, event.target, event.outcome, &event.during).hash(&mut hasher);
+        (event.op, event.target, event.outcome, event.failed_after, &event.during).hash(&mut hasher);
     }
     for fault in &finished.case.plan.0 {
         // What an outside actor did and when a process died does not show in the calls before it.
@@ -225,10 +227,9 @@ fn run_cases(
     });
     let mut finished = Vec::with_capacity(cases.len());
     for (case, slot) in cases.iter().zip(slots) {
-        match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(run) => finished.push(Finished { case: case.clone(), run: run? }),
-            // Only after another case could not be run at all, which the loop reports.
-            None => continue,
+        // A slot stays empty only after another case could not be run at all, which the loop reports.
+        if let Some(run) = slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            finished.push(Finished { case: case.clone(), run: run? });
         }
     }
     Ok(finished)
@@ -265,7 +266,7 @@ pub fn single_faults(scenario: usize) -> Result<Vec<Case>, HarnessError> {
 /// Pairs: a second fault at every call that the handling of the first one makes.
 fn second_faults(first: &Finished) -> Vec<Case> {
     let case = &first.case;
-    if !PAIRED.contains(&case.scenario().name) || !case.plan.0.iter().all(|fault| is_paired(fault)) {
+    if !PAIRED.contains(&case.scenario().name) || !case.plan.0.iter().all(is_paired) {
         return Vec::new();
     }
     let during = &case.plan.0[0].site.during;
@@ -286,8 +287,16 @@ fn second_faults(first: &Finished) -> Vec<Case> {
 }
 
 /// The scenarios whose handling is disturbed a second time; the others differ from these in their data only.
-const PAIRED: &[&str] =
-    &["create", "load", "append", "flush", "roll-back", "roll-back-by-copy", "roll-back-at-the-end"];
+const PAIRED: &[&str] = &[
+    "create",
+    "load",
+    "append",
+    "append-to-shared",
+    "flush",
+    "roll-back",
+    "roll-back-by-copy",
+    "roll-back-at-the-end",
+];
 
 /// One representative of each way to fail: the number alone does not change the handling, but for EINTR and EEXIST,
 /// whose handling is short and disturbed as a single fault.
@@ -431,8 +440,7 @@ fn errors_of(op: Op, target: Target) -> &'static [Errno] {
 fn errors_after(op: Op) -> &'static [Errno] {
     use Errno as E;
     match op {
-        Op::Create => &[E::EIO, E::EINTR, E::EEXIST],
-        Op::Link => &[E::EIO, E::EINTR, E::EEXIST],
+        Op::Create | Op::Link => &[E::EIO, E::EINTR, E::EEXIST],
         Op::Rename | Op::Unlink => &[E::EIO, E::EINTR, E::ENOENT],
         Op::OpenDir | Op::Open | Op::Write | Op::Lock => &[E::EIO, E::EINTR],
         Op::Fsync | Op::Chmod | Op::Close => &[E::EIO],

@@ -1,0 +1,107 @@
+//! Every case of the `faults` suite as a test of its own, and a declared part of them once more on a real directory.
+//!
+//! `cargo test --test faults -- C8/rename` runs those of one stage; a failure prints the command that replays it.
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use session_harness::call::Reply;
+use session_harness::fault::{Kind, Span};
+use session_harness::inject::{Event, Outcome};
+use session_harness::report::replay_command;
+use session_harness::scenario::Run;
+use session_harness::suite::faults::{self, Case, SCENARIOS};
+use session_harness::world::Backend;
+use session_tree::Errno;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for scenario in 0..SCENARIOS.len() {
+        let singles =
+            faults::single_faults(scenario).unwrap_or_else(|error| panic!("no fault-free run: {error}"));
+        for case in singles.into_iter().filter(is_run_for_real) {
+            trials.push(Trial::test(format!("real/{}", case.id()), move || agrees_for_real(&case)));
+        }
+    }
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let results = faults::run_all(jobs, &|_, _| {}).unwrap_or_else(|error| panic!("no enumeration: {error}"));
+    trials.extend(results.finished.into_iter().map(|finished| {
+        let case = finished.case;
+        Trial::test(case.id(), move || holds(&case))
+    }));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The part that is run on a real directory too: single faults that strike once, one representative of each way to
+/// fail, and every outside actor. Kills are left to tests with real processes.
+fn is_run_for_real(case: &Case) -> bool {
+    const SCENARIOS: [&str; 5] = ["create", "load", "append", "roll-back", "roll-back-by-copy"];
+    let representative = case.plan.0.iter().all(|fault| {
+        fault.span == Span::Times(1)
+            && match fault.kind {
+                Kind::Before(errno) | Kind::After(errno) => {
+                    matches!(errno, Errno::EIO | Errno::EINTR | Errno::EEXIST)
+                }
+                Kind::Short | Kind::ShortThen(_) | Kind::NoProgress | Kind::Held | Kind::Actor(_) => true,
+                Kind::KillBefore | Kind::KillAfter => false,
+            }
+    });
+    representative && SCENARIOS.contains(&case.scenario().name)
+}
+
+fn holds(case: &Case) -> Result<(), Failed> {
+    let run = case.run(Backend::Simulated)?;
+    judged(case, &run)
+}
+
+fn judged(case: &Case, run: &Run) -> Result<(), Failed> {
+    let Some(violation) = run.violations.first() else { return Ok(()) };
+    let replay = replay_command(&case.id());
+    Err(format!(
+        "{} ({}): {}\nreplay: {replay}",
+        violation.promise.words(),
+        violation.promise,
+        violation.evidence
+    )
+    .into())
+}
+
+/// The same answers and the same system calls as on the simulated disk, and no broken promise.
+fn agrees_for_real(case: &Case) -> Result<(), Failed> {
+    let (simulated, real) = (case.run(Backend::Simulated)?, case.run(Backend::Real)?);
+    judged(case, &real)?;
+    let (expected, seen) = (calls(&simulated.trace), calls(&real.trace));
+    if expected != seen {
+        let at = expected.iter().zip(&seen).take_while(|(one, other)| one == other).count();
+        return Err(format!(
+            "system call {at} differs: simulated {:?}, real {:?}",
+            expected.get(at),
+            seen.get(at)
+        )
+        .into());
+    }
+    let (expected, seen) = (answers(&simulated), answers(&real));
+    if expected != seen {
+        return Err(format!("answers differ: simulated {expected:?}, real {seen:?}").into());
+    }
+    Ok(())
+}
+
+fn calls(trace: &[Event]) -> Vec<(String, Outcome)> {
+    trace
+        .iter()
+        .map(|event| (format!("{} {}@{}#{}", event.during, event.op, event.target, event.nth), event.outcome))
+        .collect()
+}
+
+/// What was answered, without what names the directory.
+fn answers(run: &Run) -> Vec<String> {
+    let told = |reply: &Reply| match reply {
+        Reply::Refused(refusal) => {
+            format!("{} {:?} {:?} {}", refusal.code, refusal.errno, refusal.stage, refusal.poisoned)
+        }
+        other => format!("{other:?}"),
+    };
+    run.replies.iter().map(|(call, reply)| format!("{call}: {}", told(reply))).collect()
+}
