@@ -8,6 +8,8 @@ use crate::errno::Errno;
 use crate::error::{Code, Error, Result, Stage};
 use crate::file_ops::{Access, FileKind, FileOps, FileStat, Lock};
 use crate::identity::{Generation, Identity};
+use crate::options;
+use crate::path_lock::{NotLocked, PathGuard};
 use crate::sibling_name;
 
 /// How often something that can be interrupted or contended for is tried before it counts as failed.
@@ -75,8 +77,8 @@ impl<O: FileOps> Place<O> {
         &self.path
     }
 
-    pub(crate) fn root(&self) -> &Identity {
-        &self.root
+    pub(crate) fn marker_path(&self) -> PathBuf {
+        self.path.with_file_name(&self.marker)
     }
 
     pub(crate) fn directory_sync_unsupported(&self) -> bool {
@@ -203,37 +205,59 @@ impl<O: FileOps> Place<O> {
         uninterrupted(|| self.ops.open(&self.dir, name, access))
     }
 
-    fn try_lock(&self, file: &O::File, kind: Lock) -> std::result::Result<bool, Errno> {
+    pub(crate) fn try_lock(&self, file: &O::File, kind: Lock) -> std::result::Result<bool, Errno> {
         uninterrupted(|| self.ops.try_lock(file, kind))
     }
 
     /// Locks the inode behind `file` exclusively, waiting for other processes, bounded (requirement S8).
-    ///
-    /// Where an exclusive lock needs a descriptor that is open for writing, `file` is replaced by one, once.
     pub(crate) fn lock_exclusively(&self, file: &mut O::File, name: &OsStr, stage: Stage) -> Result<()> {
-        let mut reopened = false;
         let mut waits = Waits::new(LOCK_TRIES);
-        loop {
-            match self.try_lock(file, Lock::Exclusive) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
-                    if !waits.pause(&self.ops) {
-                        return Err(self
-                            .io("wait for another process's lock", Errno::EAGAIN, stage)
-                            .with_in_flight());
-                    }
-                }
-                Err(Errno::EBADF) if !reopened => {
-                    *file = self.reopen_for_writing(file, name, stage)?;
-                    reopened = true;
-                }
-                Err(errno) if locks_are_missing(errno) => {
-                    self.locking_unsupported.store(true, Ordering::Relaxed);
-                    return Ok(());
-                }
-                Err(errno) => return Err(self.io("lock the file", errno, stage)),
+        while !self.try_lock_exclusively(file, name, stage)? {
+            if !waits.pause(&self.ops) {
+                return Err(self
+                    .io("wait for another process's lock", Errno::EAGAIN, stage)
+                    .with_in_flight());
             }
         }
+        Ok(())
+    }
+
+    /// Locks the inode behind `file` exclusively, or says that somebody else has locked it.
+    ///
+    /// Where an exclusive lock needs a descriptor that is open for writing, `file` is replaced by one, once; where
+    /// there are no locks at all, that is noted and the lock counts as had.
+    pub(crate) fn try_lock_exclusively(
+        &self,
+        file: &mut O::File,
+        name: &OsStr,
+        stage: Stage,
+    ) -> Result<bool> {
+        let mut answer = self.try_lock(file, Lock::Exclusive);
+        if answer == Err(Errno::EBADF) {
+            *file = self.reopen_for_writing(file, name, stage)?;
+            answer = self.try_lock(file, Lock::Exclusive);
+        }
+        match answer {
+            Ok(had) => Ok(had),
+            Err(errno) if locks_are_missing(errno) => {
+                self.locking_unsupported.store(true, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(errno) => Err(self.io("lock the file", errno, stage)),
+        }
+    }
+
+    /// The path lock of this process (requirement S8).
+    pub(crate) fn lock_in_process(&self, stage: Stage) -> Result<PathGuard> {
+        let root = &self.root;
+        self.ops.path_locks().lock(root.device(), root.inode(), &self.name).map_err(|why| match why {
+            NotLocked::HeldByThisThread => {
+                options::factory_failed("a factory called back into the store").with_path(&self.path)
+            }
+            NotLocked::TimedOut => {
+                self.io("wait for another store's commit", Errno::EAGAIN, stage).with_in_flight()
+            }
+        })
     }
 
     fn reopen_for_writing(&self, file: &O::File, name: &OsStr, stage: Stage) -> Result<O::File> {
@@ -361,7 +385,8 @@ pub(crate) fn means_gone(errno: Errno) -> bool {
     matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP)
 }
 
-fn locks_are_missing(errno: Errno) -> bool {
+/// Error numbers by which a file system says that it has no locks.
+pub(crate) fn locks_are_missing(errno: Errno) -> bool {
     matches!(errno, Errno::ENOLCK | Errno::ENOTSUP | Errno::ENOSYS | Errno::EBADF)
 }
 

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use crate::commit::{self, Failure};
 use crate::create;
 use crate::encode::{self, Segments};
-use crate::errno::Errno;
 use crate::error::{Code, Error, Result, Stage};
 use crate::file_ops::{FileOps, OsFileOps};
 use crate::identity::Generation;
@@ -19,7 +18,6 @@ use crate::linkage;
 use crate::load::{self, Read};
 use crate::message::{Message, is_blank};
 use crate::options::{self, Factory, Options};
-use crate::path_lock::{NotLocked, PathGuard};
 use crate::place::Place;
 use crate::queue::{Queue, Ticket, Turn};
 use crate::quoted::quoted;
@@ -253,7 +251,7 @@ impl<O: FileOps> Store<O> {
             return Err(error.clone());
         }
         let place = &self.0.place;
-        let _guard = self.lock_path()?;
+        let _guard = place.lock_in_process(Stage::C1)?;
         let result = place
             .lock_exclusively(&mut writer.generation.file, &place.name, Stage::C1)
             .and_then(|()| place.check_storage(&writer.generation, Stage::C1))
@@ -262,17 +260,6 @@ impl<O: FileOps> Store<O> {
         // failed, because it may have been had all the same.
         place.ops.unlock(&writer.generation.file);
         result.map_err(|error| self.here(error))
-    }
-
-    fn lock_path(&self) -> Result<PathGuard> {
-        let place = &self.0.place;
-        let root = place.root();
-        place.ops.path_locks().lock(root.device(), root.inode(), &place.name).map_err(|why| match why {
-            NotLocked::HeldByThisThread => self.here(reentered()),
-            NotLocked::TimedOut => {
-                place.io("wait for another store's commit", Errno::EAGAIN, Stage::C1).with_in_flight()
-            }
-        })
     }
 
     /// Everything that S5 asks between the look at the file and the commit, in its order. No lock that a reader

@@ -11,7 +11,7 @@ use session_tree::{Errno, PathLocks};
 
 use super::node::Body;
 use super::path::{READ, check_name, check_path};
-use super::state::{Handle, State, Who};
+use super::state::{Handle, State, Who, timestamp};
 use super::{Machine, NodeId};
 
 /// A process. Clones are the same process: they share descriptors and path locks.
@@ -212,10 +212,11 @@ impl FileOps for Process {
     }
 
     fn tag(&self) -> Tag {
-        let count = self.machine.state().next_tag(self.pid);
+        let mut state = self.machine.state();
+        let (count, time) = (state.next_tag(self.pid), timestamp(state.clock));
         // As long as a UUID, so that names are as long as real ones.
         let unique = format!("{:08x}-0000-4000-8000-{:012x}", self.pid, count & 0xffff_ffff_ffff);
-        Tag { process: self.pid, unique }
+        Tag { process: self.pid, time, unique }
     }
 
     fn path_locks(&self) -> &PathLocks {

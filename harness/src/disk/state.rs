@@ -490,7 +490,7 @@ pub(super) fn name_of(text: &OsStr) -> Name {
     Arc::from(text)
 }
 
-fn timestamp(clock: u64) -> Timestamp {
+pub(super) fn timestamp(clock: u64) -> Timestamp {
     Timestamp {
         seconds: EPOCH_SECONDS + (clock / 1_000_000_000).cast_signed(),
         nanoseconds: (clock % 1_000_000_000) as u32,
