@@ -8,6 +8,7 @@ pub mod disk;
 pub mod exit_code;
 pub mod fault;
 pub mod generate;
+pub mod hooks;
 pub mod inject;
 pub mod model;
 pub mod outsider;
