@@ -255,6 +255,31 @@ impl PlanError {
     }
 }
 
+impl Plan {
+    /// The plan as a part of a case id: no spaces, and shorter. Faults within the first call keep their site whole.
+    pub fn slug(&self) -> String {
+        self.to_string().replace("; ", "+").replace(" = ", "=").replace(", ", ",").replace(' ', "_")
+    }
+
+    /// Reads a slug back. A fault that names no store call is within the first one named `call`.
+    ///
+    /// # Errors
+    /// Where the text is no plan.
+    pub fn from_slug(slug: &str, call: Option<&str>) -> Result<Plan, PlanError> {
+        let spelled_out = |fault: &str| {
+            let fault = fault.replace('_', " ").replace(',', ", ");
+            match (fault.split_once('='), call) {
+                (Some((site, what)), Some(call)) if !site.contains(" in ") => {
+                    format!("{site} in {call}#1 = {what}")
+                }
+                (Some((site, what)), _) => format!("{site} = {what}"),
+                (None, _) => fault,
+            }
+        };
+        slug.split('+').map(spelled_out).collect::<Vec<_>>().join("; ").parse()
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.to {

@@ -92,9 +92,8 @@ impl Case {
     /// The stable id, from which [`Case::from_id`] makes the case again.
     pub fn id(&self) -> String {
         let scenario = self.scenario();
-        let here = format!(" in {}#1", scenario.action.call());
-        let plan = self.plan.to_string().replace(&here, "");
-        let plan = plan.replace("; ", "+").replace(" = ", "=").replace(", ", ",").replace(' ', "_");
+        let here = format!("_in_{}#1", scenario.action.call());
+        let plan = self.plan.slug().replace(&here, "");
         format!("{NAME}/{}/{}/{plan}", scenario.name, self.stage.id())
     }
 
@@ -105,8 +104,7 @@ impl Case {
         let scenario = SCENARIOS.iter().position(|scenario| suite == NAME && scenario.name == name)?;
         let stage = Stage::ALL.iter().copied().find(|known| known.id() == stage)?;
         let call = SCENARIOS[scenario].action.call();
-        let faults: Vec<String> = plan.split('+').map(|fault| spelled_out(fault, call)).collect();
-        Some(Case { scenario, stage, plan: faults.join("; ").parse().ok()? })
+        Some(Case { scenario, stage, plan: Plan::from_slug(plan, Some(call)).ok()? })
     }
 
     /// Requirements that this case is about: its stage's, and those of the promises that every case checks.
@@ -141,15 +139,6 @@ impl Case {
     /// As [`scenario::run`].
     pub fn run(&self, backend: Backend) -> Result<Run, HarnessError> {
         scenario::run(backend, self.scenario(), &self.plan)
-    }
-}
-
-fn spelled_out(fault: &str, call: &str) -> String {
-    let fault = fault.replace('_', " ").replace(',', ", ");
-    match fault.split_once('=') {
-        Some((site, what)) if site.contains(" in ") => format!("{site} = {what}"),
-        Some((site, what)) => format!("{site} in {call}#1 = {what}"),
-        None => fault,
     }
 }
 
