@@ -28,6 +28,8 @@ enum Command {
     List(List),
     /// Runs one case alone and tells what happened, call by call.
     Replay(run::Replay),
+    /// Runs random workloads with random faults and power cuts, beyond the exhaustive part.
+    Explore(run::Explore),
 }
 
 #[derive(Debug, Args)]
@@ -62,6 +64,7 @@ pub fn main() -> Exit {
         Some(Command::List(options)) if options.requirements => list::requirements(&options),
         Some(Command::List(options)) => list::list(&options),
         Some(Command::Replay(options)) => run::replay(&options),
+        Some(Command::Explore(options)) => run::explore(&options),
     };
     match done {
         Ok(exit) => exit,

@@ -76,6 +76,10 @@ pub const SUBSETS_UP_TO: usize = 4;
 /// Bytes that nobody wrote, for a lost grain where nothing was before.
 const GARBAGE: u8 = 0xa5;
 
+/// Beyond so many combinations of names the profile `posix` is represented by: every prefix in the order of issue, each
+/// single name that survives alone, and each that alone is lost. A store that syncs its directory never comes near.
+pub const COMBINATIONS_UP_TO: usize = 4_096;
+
 /// Which of an unsynced file's contents are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Contents {
@@ -165,6 +169,9 @@ fn after_instant(unsettled: &Unsettled, instant: u64) -> CutOutcome {
 /// For every name, its state after any prefix of the changes to it: a file fsync fixes no name, and a rename's source
 /// may be gone while its target is still the old one.
 fn each_name_on_its_own(unsettled: &Unsettled) -> Vec<CutOutcome> {
+    if combinations(unsettled) > COMBINATIONS_UP_TO {
+        return representatives(unsettled);
+    }
     let mut outcomes = vec![CutOutcome::default()];
     for dir in &unsettled.directories {
         let mut names: Vec<&Name> = dir.changes.iter().map(|change| &change.name).collect();
@@ -175,6 +182,37 @@ fn each_name_on_its_own(unsettled: &Unsettled) -> Vec<CutOutcome> {
             let states = states_of_name(durable, &dir.changes, name);
             outcomes =
                 product(outcomes, &states, |outcome, now| outcome.names.push((dir.id, name.clone(), *now)));
+        }
+    }
+    outcomes
+}
+
+/// How many combinations of the states of all names there are, at the most.
+fn combinations(unsettled: &Unsettled) -> usize {
+    let mut product: usize = 1;
+    for dir in &unsettled.directories {
+        let mut names: Vec<&Name> = dir.changes.iter().map(|change| &change.name).collect();
+        names.sort_unstable();
+        for name in names.chunk_by(|one, other| one == other) {
+            product = product.saturating_mul(name.len() + 1);
+        }
+    }
+    product
+}
+
+fn representatives(unsettled: &Unsettled) -> Vec<CutOutcome> {
+    let names_of = |outcome: CutOutcome| CutOutcome { names: outcome.names, ..CutOutcome::default() };
+    let mut outcomes: Vec<CutOutcome> =
+        prefixes_of_all_changes(unsettled).into_iter().map(names_of).collect();
+    let everything = names_of(everything_named(unsettled));
+    for dir in &unsettled.directories {
+        let mut names: Vec<&Name> = dir.changes.iter().map(|change| &change.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let (alone, rest) =
+                everything.names.iter().cloned().partition(|(id, other, _)| *id == dir.id && other == name);
+            outcomes.extend([alone, rest].map(|names| CutOutcome { names, ..CutOutcome::default() }));
         }
     }
     outcomes

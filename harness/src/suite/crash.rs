@@ -111,6 +111,13 @@ pub struct Broken {
     pub violations: Vec<Violation>,
 }
 
+impl Broken {
+    /// Whether the store broke a promise, and not only the harness a plan.
+    pub fn is_of_the_store(&self) -> bool {
+        self.violations.iter().any(|violation| violation.promise != Promise::FaultFired)
+    }
+}
+
 /// What the oracle knows at a moment, from the answers of the store alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct History {
@@ -309,7 +316,7 @@ fn faulted_workloads() -> Result<Vec<(Workload, Plan)>, HarnessError> {
         (Start::TornTail, Step::Append),
     ] {
         let workload = Workload { start, steps: vec![step, Step::Append] };
-        let clean = record_trace(&workload)?;
+        let clean = clean_trace(&workload)?;
         for event in clean.iter().filter(|event| event.during.nth == 1 && is_disturbed(event)) {
             for fault in faults::errors_at(event) {
                 all.push((workload.clone(), Plan(vec![fault])));
@@ -323,7 +330,11 @@ fn is_disturbed(event: &Event) -> bool {
     matches!(&*event.during.call, "create" | "append" | "treeAppend" | "flush")
 }
 
-fn record_trace(workload: &Workload) -> Result<Vec<Event>, HarnessError> {
+/// The system calls of the fault-free run of a workload.
+///
+/// # Errors
+/// Where the harness could not do its work.
+pub fn clean_trace(workload: &Workload) -> Result<Vec<Event>, HarnessError> {
     let options = Options { profile: Profile::Process, ..Options::default() };
     Ok(record(workload, &Plan::default(), &options)?.trace)
 }

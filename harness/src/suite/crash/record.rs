@@ -192,6 +192,11 @@ pub(super) fn prepared(start: Start) -> Result<Disk, HarnessError> {
     Ok(disk)
 }
 
+/// The entry that a prepared session holds.
+fn first_entry() -> EntryView {
+    EntryView { id: "e1".to_owned(), parent_id: None, timestamp: TIME.to_owned(), message: message(1, 0) }
+}
+
 pub(super) fn message(number: usize, failures: usize) -> String {
     format!("{{\"id\":\"m{number}-{failures}\",\"role\":\"user\",\"content\":\"what next?\"}}")
 }
@@ -214,7 +219,9 @@ pub(super) struct Runner {
 
 impl Runner {
     fn new(disk: Disk, start: Start, plan: &Plan, options: &Options) -> Runner {
-        let history = History { exists: start != Start::New, ..History::default() };
+        let exists = start != Start::New;
+        let acknowledged = if exists { vec![first_entry()] } else { Vec::new() };
+        let history = History { exists, acknowledged, ..History::default() };
         let camera = Camera::new(disk.clone(), Arc::new(history.clone()), options);
         let camera = Arc::new(Mutex::new(camera));
         let injector = Injector::new(plan, |_| {});
@@ -244,7 +251,7 @@ impl Runner {
         } else {
             self.open(&mut first, "s");
         }
-        let _ = self.call(&mut first, &Call::Tree { store: "s".to_owned(), tree: "t".to_owned() });
+        self.open_tree(&mut first);
         for step in &workload.steps {
             self.step(&mut first, *step);
         }
@@ -276,7 +283,7 @@ impl Runner {
             }
             Step::Reload => {
                 self.open(first, "s");
-                let _ = self.call(first, &Call::Tree { store: "s".to_owned(), tree: "t".to_owned() });
+                self.open_tree(first);
             }
             Step::Second => {
                 let mut second = InProcess::new(self.process());
@@ -304,7 +311,10 @@ impl Runner {
         let acknowledged = match reply {
             Reply::Ok(answer) => {
                 // What was in doubt is settled by the next generation that is durable.
-                self.history.doubtful.clear();
+                self.history.suspended |= lock(&self.camera).history.suspended;
+                if !self.history.suspended {
+                    self.history.doubtful.clear();
+                }
                 self.history.acknowledged.extend(answer.entry.clone());
                 answer.entry
             }
@@ -330,7 +340,14 @@ impl Runner {
         let reply = self.call(subject, &self.load(store));
         if let Reply::Ok(answer) = reply {
             self.adopt(&answer.entries.unwrap_or_default(), "a load while the machine is up");
-            self.leaf = self.history.acknowledged.last().map(|entry| entry.id.clone());
+        }
+    }
+
+    /// A fresh tree, also over the store of before where a load failed; the leaf is what it answers.
+    fn open_tree(&mut self, subject: &mut InProcess<WorldOps>) {
+        let reply = self.call(subject, &Call::Tree { store: "s".to_owned(), tree: "t".to_owned() });
+        if let Reply::Ok(answer) = reply {
+            self.leaf = answer.leaf.flatten();
         }
     }
 
@@ -343,12 +360,11 @@ impl Runner {
 
     /// What a load shows while the machine is up is what is there from now on.
     fn adopt(&mut self, shown: &[EntryView], whence: &str) {
-        let first_look = self.history.acknowledged.is_empty() && self.injector.calls() < FIRST_LOAD_CALLS;
-        if !first_look && let Err(violation) = expected(&self.history, shown, whence) {
+        if let Err(violation) = expected(&self.history, shown, whence) {
             self.violations.push(violation);
         }
         self.history.acknowledged = shown.to_vec();
-        self.history.doubtful.clear();
+        // What is in doubt stays so until a commit succeeds: that it is seen, or not, makes nothing durable.
         self.share();
     }
 
@@ -415,9 +431,6 @@ pub(super) fn cannot_sync(event: &Event) -> bool {
     let unsupported = matches!(event.outcome, Outcome::Failed(Errno::EINVAL | Errno::ENOTSUP));
     event.op == Op::Fsync && event.target.from == Role::Root && unsupported
 }
-
-/// The calls of the very first load, before which nothing is known that it could contradict.
-pub(super) const FIRST_LOAD_CALLS: usize = 40;
 
 /// Whether a failed append may still turn up after a cut: its rename was issued, and no directory fsync has succeeded
 /// since the last change of a name (requirement C24).
