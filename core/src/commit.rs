@@ -80,7 +80,7 @@ impl<O: FileOps> Commit<'_, O> {
         match self.place.ops.stat_at(&self.place.dir, &self.temporary.name) {
             Ok(stat) if self.temporary.is_unchanged_in(&stat) => Ok(()),
             Ok(_) => Err(self.place.file_changed("the temporary was replaced or changed", Stage::C5)),
-            Err(errno) => Err(self.place.io("look at the temporary", errno, Stage::C5)),
+            Err(errno) => Err(self.place.lost("look at the temporary", errno, Stage::C5)),
         }
     }
 
@@ -113,7 +113,7 @@ impl<O: FileOps> Commit<'_, O> {
             Ok(_) => {
                 return Err(self.place.file_changed("the recovery marker is not the old generation", stage));
             }
-            Err(errno) => return Err(self.place.io("look at the recovery marker", errno, stage)),
+            Err(errno) => return Err(self.place.lost("look at the recovery marker", errno, stage)),
         };
         let ready = self
             .place
@@ -139,10 +139,10 @@ impl<O: FileOps> Commit<'_, O> {
             Ok(seen) if seen.is(&self.old.identity) => Err(self.without_marker(cause).into()),
             Ok(seen) if seen.is_absent() || seen.is(&self.temporary.identity) => Err(self.roll_back(cause)),
             Ok(_) => {
-                Err(in_doubt(cause, self.place.file_changed("the path names a stranger's file", Stage::C8))
+                Err(in_doubt(&cause, self.place.file_changed("the path names a stranger's file", Stage::C8))
                     .into())
             }
-            Err(errno) => Err(in_doubt(cause, self.place.io("look at the path", errno, Stage::C8)).into()),
+            Err(errno) => Err(in_doubt(&cause, self.place.io("look at the path", errno, Stage::C8)).into()),
         }
     }
 
@@ -165,7 +165,7 @@ impl<O: FileOps> Commit<'_, O> {
         match self.place.ops.stat_at(&self.place.dir, &self.place.name) {
             Ok(stat) if self.temporary.is_unchanged_in(&stat) => self.place.check_root(stage),
             Ok(_) => Err(self.place.file_changed("the path does not name the new generation", stage)),
-            Err(errno) => Err(self.place.io("look at the new generation", errno, stage)),
+            Err(errno) => Err(self.place.lost("look at the new generation", errno, stage)),
         }
     }
 
@@ -180,6 +180,7 @@ impl<O: FileOps> Commit<'_, O> {
     /// A failure before the rename took effect: takes our marker away again. Where it stays, load must refuse, so the
     /// store is poisoned.
     fn without_marker(&self, cause: Error) -> Error {
+        let stage = cause.stage().unwrap_or(Stage::C7);
         let mut mine: Vec<Identity> = vec![self.old.identity];
         // The link names what the path named at that moment, which may be a stranger's file by now.
         if let Ok(Seen::Present(stat)) = self.place.look(&self.place.name) {
@@ -188,9 +189,9 @@ impl<O: FileOps> Commit<'_, O> {
         let mine: Vec<&Identity> = mine.iter().collect();
         match self.place.remove(&self.place.marker, &mine) {
             Ok(()) => cause,
-            Err(NotRemoved::Foreign) => in_doubt(cause, self.foreign_marker(Stage::C7)),
+            Err(NotRemoved::Foreign) => in_doubt(&cause, self.foreign_marker(stage)),
             Err(NotRemoved::Failed(errno)) => {
-                in_doubt(cause, self.place.io("remove the recovery marker", errno, Stage::C7))
+                in_doubt(&cause, self.place.io("remove the recovery marker", errno, stage))
             }
         }
     }
@@ -202,13 +203,13 @@ impl<O: FileOps> Commit<'_, O> {
     fn roll_back(&self, cause: Error) -> Failure<O::File> {
         match rollback::roll_back(self.place, self.old, self.temporary) {
             RolledBack::Proved { adopted } => Failure { error: cause, adopted },
-            RolledBack::Doubtful(why) => in_doubt(cause, why).into(),
+            RolledBack::Doubtful(why) => in_doubt(&cause, why).into(),
         }
     }
 }
 
 /// The answer where the old generation's place could not be proved: both causes, and a poisoned store.
-fn in_doubt(cause: Error, why: Error) -> Error {
+fn in_doubt(cause: &Error, why: Error) -> Error {
     let mut error = Error::new(
         Code::RollbackFailed,
         "C20",

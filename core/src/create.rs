@@ -44,7 +44,7 @@ fn publish<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>) -> Resu
     match place.look(&temporary.name) {
         Ok(Seen::Present(stat)) if temporary.is_unchanged_in(&stat) => {}
         Ok(_) => return Err(place.file_changed("the temporary was replaced or changed", Stage::K5)),
-        Err(errno) => return Err(place.io("look at the temporary", errno, Stage::K5)),
+        Err(errno) => return Err(place.lost("look at the temporary", errno, Stage::K5)),
     }
     place
         .ops
@@ -54,7 +54,7 @@ fn publish<O: FileOps>(place: &Place<O>, temporary: &Temporary<O::File>) -> Resu
     match place.ops.stat_at(&place.dir, &place.name) {
         Ok(stat) if temporary.is_unchanged_in(&stat) => {}
         Ok(_) => return Err(place.file_changed("the path does not name the new session", Stage::K6)),
-        Err(errno) => return Err(place.io("look at the new session", errno, Stage::K6)),
+        Err(errno) => return Err(place.lost("look at the new session", errno, Stage::K6)),
     }
     place.check_root(Stage::K6)?;
     // K7. Makes the path durable; before this a cut shows either nothing or the whole header.

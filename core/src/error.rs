@@ -111,6 +111,7 @@ stages! {
     V1, "root"; V2, "marker"; V3, "look"; V4, "open"; V5, "read"; V6, "look again";
     C1, "verify"; C2, "temp-create"; C3, "temp-write"; C4, "temp-fsync"; C5, "temp-verify"; C6, "marker-link"; C7, "marker-verify";
     C8, "rename"; C9, "install-verify"; C10, "dir-fsync"; C11, "marker-remove"; C12, "dir-fsync"; C20, "roll back";
+    X1, "inspect"; X2, "recover"; X3, "strays";
 }
 
 impl fmt::Display for Stage {

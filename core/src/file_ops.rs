@@ -155,7 +155,7 @@ pub trait FileOps: Clone + Send + Sync + 'static {
     /// a simulation; else milliseconds, at most [`MAX_PAUSE_MS`].
     fn pause(&self, attempt: u32);
 
-    /// The process id and a part that no other call of any process gets, for the names of temporaries.
+    /// The process id, the time, and a part that no other call of any process gets, for new names beside a session.
     fn tag(&self) -> Tag;
 
     /// The process-wide table of path locks. It belongs to this value and not to a global, so that two simulated
@@ -184,11 +184,13 @@ pub enum Lock {
     Exclusive,
 }
 
-/// What makes the name of a temporary unique.
+/// What makes a new name beside a session unique.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tag {
     /// The process id.
     pub process: u32,
+    /// The present time, for names that a person will look at later.
+    pub time: Timestamp,
     /// A part that is never given out twice, usually a UUID.
     pub unique: String,
 }

@@ -19,11 +19,16 @@ impl Identity {
 
     /// Whether a look shows this very file. Birth times are compared only when both looks have one.
     pub(crate) fn is(&self, stat: &FileStat) -> bool {
-        let born_alike = match (self.birth, stat.birth) {
-            (Some(mine), Some(other)) => mine == other,
+        self.same(&Identity::of(stat))
+    }
+
+    /// Whether two looks showed one file.
+    pub(crate) fn same(&self, other: &Identity) -> bool {
+        let born_alike = match (self.birth, other.birth) {
+            (Some(mine), Some(theirs)) => mine == theirs,
             _ => true,
         };
-        self.device == stat.device && self.inode == stat.inode && born_alike
+        self.device == other.device && self.inode == other.inode && born_alike
     }
 
     pub(crate) fn device(&self) -> u64 {

@@ -74,6 +74,7 @@ mod place;
 mod queue;
 mod quoted;
 mod record;
+pub mod recover;
 mod rollback;
 mod sibling_name;
 mod store;

@@ -58,6 +58,7 @@ fn attempt<O: FileOps>(place: &Place<O>, seen_before: bool) -> Result<Attempt<O:
     let looked = match place.look(&place.name) {
         Ok(Seen::Present(stat)) => stat,
         Ok(Seen::Absent) if seen_before => return Ok(Attempt::Replaced(Stage::V3)),
+        Err(errno) if seen_before && means_gone(errno) => return Ok(Attempt::Replaced(Stage::V3)),
         Ok(Seen::Absent) => return Err(place.io("look at the file", Errno::ENOENT, Stage::V3)),
         Err(errno) => return Err(place.io("look at the file", errno, Stage::V3)),
     };
@@ -76,11 +77,12 @@ fn attempt<O: FileOps>(place: &Place<O>, seen_before: bool) -> Result<Attempt<O:
     }
     check_readable(place, &opened, Stage::V4)?;
     let generation = Generation::new(file, &opened);
-    let bytes = read_all(place, &generation)?;
+    let bytes = read_all(place, &generation, Stage::V5)?;
     look_again(place, generation, bytes)
 }
 
-fn check_readable<O: FileOps>(place: &Place<O>, stat: &FileStat, stage: Stage) -> Result<()> {
+/// Refuses what is not a regular file, and what is too large to be read.
+pub(crate) fn check_readable<O: FileOps>(place: &Place<O>, stat: &FileStat, stage: Stage) -> Result<()> {
     if stat.kind != FileKind::Regular {
         let message = format!("not a regular file but {}", kind_words(stat.kind));
         return Err(Error::new(Code::FileChanged, "S2", message).with_path(place.path()).with_stage(stage));
@@ -93,8 +95,11 @@ fn check_readable<O: FileOps>(place: &Place<O>, stat: &FileStat, stage: Stage) -
 }
 
 /// V5. One byte more than the file had is offered, so that growth shows; never more than the limit plus one.
-fn read_all<O: FileOps>(place: &Place<O>, generation: &Generation<O::File>) -> Result<Vec<u8>> {
-    let stage = Stage::V5;
+pub(crate) fn read_all<O: FileOps>(
+    place: &Place<O>,
+    generation: &Generation<O::File>,
+    stage: Stage,
+) -> Result<Vec<u8>> {
     let size = usize::try_from(generation.size).unwrap_or(MAX_SESSION_FILE_BYTES);
     let mut bytes = vec![0; size + 1];
     let mut filled = 0;
@@ -132,6 +137,7 @@ fn look_again<O: FileOps>(
     match place.look(&place.name) {
         Ok(Seen::Present(stat)) if generation.is_unchanged_in(&stat) => {}
         Ok(_) => return Ok(Attempt::Replaced(stage)),
+        Err(errno) if means_gone(errno) => return Ok(Attempt::Replaced(stage)),
         Err(errno) => return Err(place.io("look at the file again", errno, stage)),
     }
     place.check_root(stage)?;

@@ -8,6 +8,8 @@ use crate::errno::Errno;
 use crate::error::{Code, Error, Result, Stage};
 use crate::file_ops::{Access, FileKind, FileOps, FileStat, Lock};
 use crate::identity::{Generation, Identity};
+use crate::options;
+use crate::path_lock::{NotLocked, PathGuard};
 use crate::sibling_name;
 
 /// How often something that can be interrupted or contended for is tried before it counts as failed.
@@ -75,8 +77,8 @@ impl<O: FileOps> Place<O> {
         &self.path
     }
 
-    pub(crate) fn root(&self) -> &Identity {
-        &self.root
+    pub(crate) fn marker_path(&self) -> PathBuf {
+        self.path.with_file_name(&self.marker)
     }
 
     pub(crate) fn directory_sync_unsupported(&self) -> bool {
@@ -142,10 +144,7 @@ impl<O: FileOps> Place<O> {
         match self.ops.stat_at(&self.dir, &self.name) {
             Ok(stat) if generation.is_unchanged_in(&stat) => Ok(stat),
             Ok(_) => Err(self.file_changed("the file is not the generation that this store knows", stage)),
-            Err(errno) if means_gone(errno) => {
-                Err(self.file_changed("the file is gone", stage).with_errno(errno))
-            }
-            Err(errno) => Err(self.io("look at the file", errno, stage)),
+            Err(errno) => Err(self.lost("look at the file", errno, stage)),
         }
     }
 
@@ -184,19 +183,20 @@ impl<O: FileOps> Place<O> {
     fn marker_is_abandoned(&self, seen: &FileStat, stage: Stage) -> Result<bool> {
         let file = match self.open_name(&self.marker, Access::Read) {
             Ok(file) => file,
-            Err(Errno::ENOENT) => return Ok(false),
+            Err(errno) if means_gone(errno) => return Ok(false),
             Err(errno) => return Err(self.io("open the recovery marker", errno, stage)),
         };
-        match self.try_lock(&file, Lock::Shared) {
-            Ok(true) => self.ops.unlock(&file),
+        let again = match self.try_lock(&file, Lock::Shared) {
+            // The commit may have ended between the look and the lock: only a marker that is still there is
+            // abandoned. Looked at under the lock, or it could be the marker of that store's next commit.
+            Ok(true) => self.look(&self.marker),
             Ok(false) => return Ok(false),
             // Without locks nothing tells a live commit from a dead one, so every marker is refused.
             Err(errno) if locks_are_missing(errno) => return Ok(true),
             Err(errno) => return Err(self.io("lock the recovery marker", errno, stage)),
-        }
-        // The commit may have ended between the look and the lock: only a marker that is still there is abandoned.
-        let again =
-            self.look(&self.marker).map_err(|errno| self.io("look for a recovery marker", errno, stage))?;
+        };
+        self.ops.unlock(&file);
+        let again = again.map_err(|errno| self.io("look for a recovery marker", errno, stage))?;
         Ok(again.is(&Identity::of(seen)))
     }
 
@@ -205,48 +205,66 @@ impl<O: FileOps> Place<O> {
         uninterrupted(|| self.ops.open(&self.dir, name, access))
     }
 
-    fn try_lock(&self, file: &O::File, kind: Lock) -> std::result::Result<bool, Errno> {
+    pub(crate) fn try_lock(&self, file: &O::File, kind: Lock) -> std::result::Result<bool, Errno> {
         uninterrupted(|| self.ops.try_lock(file, kind))
     }
 
     /// Locks the inode behind `file` exclusively, waiting for other processes, bounded (requirement S8).
-    ///
-    /// Where an exclusive lock needs a descriptor that is open for writing, `file` is replaced by one, once.
     pub(crate) fn lock_exclusively(&self, file: &mut O::File, name: &OsStr, stage: Stage) -> Result<()> {
-        let mut reopened = false;
         let mut waits = Waits::new(LOCK_TRIES);
-        loop {
-            match self.try_lock(file, Lock::Exclusive) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
-                    if !waits.pause(&self.ops) {
-                        return Err(self
-                            .io("wait for another process's lock", Errno::EAGAIN, stage)
-                            .with_in_flight());
-                    }
-                }
-                Err(Errno::EBADF) if !reopened => {
-                    *file = self.reopen_for_writing(file, name, stage)?;
-                    reopened = true;
-                }
-                Err(errno) if locks_are_missing(errno) => {
-                    self.locking_unsupported.store(true, Ordering::Relaxed);
-                    return Ok(());
-                }
-                Err(errno) => return Err(self.io("lock the file", errno, stage)),
+        while !self.try_lock_exclusively(file, name, stage)? {
+            if !waits.pause(&self.ops) {
+                return Err(self
+                    .io("wait for another process's lock", Errno::EAGAIN, stage)
+                    .with_in_flight());
             }
         }
+        Ok(())
+    }
+
+    /// Locks the inode behind `file` exclusively, or says that somebody else has locked it.
+    ///
+    /// Where an exclusive lock needs a descriptor that is open for writing, `file` is replaced by one, once; where
+    /// there are no locks at all, that is noted and the lock counts as had.
+    pub(crate) fn try_lock_exclusively(
+        &self,
+        file: &mut O::File,
+        name: &OsStr,
+        stage: Stage,
+    ) -> Result<bool> {
+        let mut answer = self.try_lock(file, Lock::Exclusive);
+        if answer == Err(Errno::EBADF) {
+            *file = self.reopen_for_writing(file, name, stage)?;
+            answer = self.try_lock(file, Lock::Exclusive);
+        }
+        match answer {
+            Ok(had) => Ok(had),
+            Err(errno) if locks_are_missing(errno) => {
+                self.locking_unsupported.store(true, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(errno) => Err(self.io("lock the file", errno, stage)),
+        }
+    }
+
+    /// The path lock of this process (requirement S8).
+    pub(crate) fn lock_in_process(&self, stage: Stage) -> Result<PathGuard> {
+        let root = &self.root;
+        self.ops.path_locks().lock(root.device(), root.inode(), &self.name).map_err(|why| match why {
+            NotLocked::HeldByThisThread => {
+                options::factory_failed("a factory called back into the store").with_path(&self.path)
+            }
+            NotLocked::TimedOut => {
+                self.io("wait for another store's commit", Errno::EAGAIN, stage).with_in_flight()
+            }
+        })
     }
 
     fn reopen_for_writing(&self, file: &O::File, name: &OsStr, stage: Stage) -> Result<O::File> {
         let held = self.ops.stat(file).map_err(|errno| self.io("look at the open file", errno, stage))?;
-        let writable = match self.open_name(name, Access::ReadWrite) {
-            Ok(writable) => writable,
-            Err(errno) if means_gone(errno) => {
-                return Err(self.file_changed("the file is gone", stage).with_errno(errno));
-            }
-            Err(errno) => return Err(self.io("open the file for its lock", errno, stage)),
-        };
+        let writable = self
+            .open_name(name, Access::ReadWrite)
+            .map_err(|errno| self.lost("open the file for its lock", errno, stage))?;
         let seen =
             self.ops.stat(&writable).map_err(|errno| self.io("look at the open file", errno, stage))?;
         if Identity::of(&held).is(&seen) {
@@ -294,6 +312,16 @@ impl<O: FileOps> Place<O> {
 
     pub(crate) fn io(&self, doing: &str, errno: Errno, stage: Stage) -> Error {
         io(doing, &self.path, errno, stage)
+    }
+
+    /// The failure of a look at, or of an open of, a name that was there before: that it is gone is a change of the
+    /// storage and no failure of the system (contract section 2).
+    pub(crate) fn lost(&self, doing: &str, errno: Errno, stage: Stage) -> Error {
+        if means_gone(errno) {
+            self.file_changed(&format!("cannot {doing}, which is gone"), stage).with_errno(errno)
+        } else {
+            self.io(doing, errno, stage)
+        }
     }
 
     pub(crate) fn file_changed(&self, message: &str, stage: Stage) -> Error {
@@ -357,7 +385,8 @@ pub(crate) fn means_gone(errno: Errno) -> bool {
     matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP)
 }
 
-fn locks_are_missing(errno: Errno) -> bool {
+/// Error numbers by which a file system says that it has no locks.
+pub(crate) fn locks_are_missing(errno: Errno) -> bool {
     matches!(errno, Errno::ENOLCK | Errno::ENOTSUP | Errno::ENOSYS | Errno::EBADF)
 }
 

@@ -7,6 +7,7 @@ use crate::file_ops::Tag;
 const TEMPORARY: &str = ".pify-session-";
 const MARKER: &str = ".pify-session-recovery";
 const RESTORE: &str = ".pify-session-restore-";
+const ASIDE: &str = ".pify-session-aside-";
 
 /// The longest process id that a name is reserved for, in digits.
 const PROCESS_DIGITS: usize = 10;
@@ -28,6 +29,29 @@ pub(crate) fn restore(file: &OsStr, tag: &Tag) -> OsString {
     beside(file, &format!("{RESTORE}{}-{}", tag.process, tag.unique))
 }
 
+/// What a recovery keeps but takes out of the way.
+pub(crate) fn aside(file: &OsStr, tag: &Tag) -> OsString {
+    let time = jiff::Timestamp::from_second(tag.time.seconds).unwrap_or_default();
+    beside(file, &format!("{ASIDE}{}-{}", time.strftime("%Y%m%dT%H%M%SZ"), tag.unique))
+}
+
+/// Whether `name` is one that [`temporary`] or [`restore`] gives for `file`, of any process.
+pub(crate) fn is_temporary_of(file: &OsStr, name: &OsStr) -> bool {
+    let Some(rest) = name.as_encoded_bytes().strip_prefix(file.as_encoded_bytes()) else { return false };
+    let Some(rest) =
+        rest.strip_prefix(RESTORE.as_bytes()).or_else(|| rest.strip_prefix(TEMPORARY.as_bytes()))
+    else {
+        return false;
+    };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_process = (1..=PROCESS_DIGITS).contains(&digits) && rest.get(digits) == Some(&b'-');
+    is_process && is_unique_part(&rest[digits + 1..])
+}
+
+fn is_unique_part(part: &[u8]) -> bool {
+    part.len() == UNIQUE_BYTES && part.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-')
+}
+
 /// Bytes of the longest sibling that a file of this name may need.
 pub(crate) fn longest(file: &OsStr) -> usize {
     file.len() + RESTORE.len() + PROCESS_DIGITS + "-".len() + UNIQUE_BYTES
@@ -44,7 +68,7 @@ mod tests {
     use super::*;
 
     fn tag(process: u32) -> Tag {
-        Tag { process, unique: uuid::Uuid::nil().to_string() }
+        Tag { process, time: crate::file_ops::Timestamp::default(), unique: uuid::Uuid::nil().to_string() }
     }
 
     // Requirement: S1
@@ -65,6 +89,38 @@ mod tests {
         assert_eq!(
             restore(file, &tag(7)),
             "a.jsonl.pify-session-restore-7-00000000-0000-0000-0000-000000000000"
+        );
+    }
+
+    // Requirement: X3
+    #[test]
+    fn only_names_of_the_contract_are_temporaries() {
+        let file = OsStr::new("a.jsonl");
+        assert!(is_temporary_of(file, &temporary(file, &tag(7))));
+        assert!(is_temporary_of(file, &restore(file, &tag(u32::MAX))));
+        assert!(!is_temporary_of(OsStr::new("b.jsonl"), &temporary(file, &tag(7))));
+        for name in [
+            "a.jsonl",
+            "a.jsonl.pify-session-recovery",
+            "a.jsonl.pify-session-7-",
+            "a.jsonl.pify-session-7-00000000-0000-0000-0000-00000000000",
+            "a.jsonl.pify-session-7-00000000-0000-0000-0000-00000000000x",
+            "a.jsonl.pify-session--00000000-0000-0000-0000-000000000000",
+            "a.jsonl.pify-session-12345678901-00000000-0000-0000-0000-000000000000",
+            "a.jsonl.pify-session-aside-19700101T000000Z-00000000-0000-0000-0000-000000000000",
+        ] {
+            assert!(!is_temporary_of(file, OsStr::new(name)), "{name}");
+        }
+    }
+
+    // Requirement: X2
+    #[test]
+    fn a_name_set_aside_says_when() {
+        let mut tag = tag(7);
+        tag.time.seconds = 1_767_225_600;
+        assert_eq!(
+            aside(OsStr::new("a.jsonl"), &tag),
+            "a.jsonl.pify-session-aside-20260101T000000Z-00000000-0000-0000-0000-000000000000"
         );
     }
 }

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use crate::commit::{self, Failure};
 use crate::create;
 use crate::encode::{self, Segments};
-use crate::errno::Errno;
 use crate::error::{Code, Error, Result, Stage};
 use crate::file_ops::{FileOps, OsFileOps};
 use crate::identity::Generation;
@@ -19,7 +18,6 @@ use crate::linkage;
 use crate::load::{self, Read};
 use crate::message::{Message, is_blank};
 use crate::options::{self, Factory, Options};
-use crate::path_lock::{NotLocked, PathGuard};
 use crate::place::Place;
 use crate::queue::{Queue, Ticket, Turn};
 use crate::quoted::quoted;
@@ -39,6 +37,8 @@ struct Shared<O: FileOps> {
     view: RwLock<View>,
     torn_tail: AtomicUsize,
     writer: Mutex<Writer<O>>,
+    #[cfg(feature = "tokio")]
+    jobs: crate::futures::Jobs,
 }
 
 /// What readers see: always one whole generation.
@@ -133,6 +133,8 @@ impl<O: FileOps> Store<O> {
             view: RwLock::new(view),
             torn_tail: AtomicUsize::new(torn_tail),
             writer: Mutex::new(writer),
+            #[cfg(feature = "tokio")]
+            jobs: crate::futures::Jobs::default(),
         }))
     }
 
@@ -208,6 +210,11 @@ impl<O: FileOps> Store<O> {
         self.0.queue.ticket().map_err(|_| self.here(reentered()))
     }
 
+    #[cfg(feature = "tokio")]
+    pub(crate) fn jobs(&self) -> &crate::futures::Jobs {
+        &self.0.jobs
+    }
+
     pub(crate) fn append_in(&self, turn: &Turn, parent: Option<&str>, message: Message) -> Result<Entry> {
         self.locked(|writer| {
             let (entry, parent) = self.prepare(turn, writer, parent, message)?;
@@ -253,23 +260,15 @@ impl<O: FileOps> Store<O> {
             return Err(error.clone());
         }
         let place = &self.0.place;
-        let _guard = self.lock_path()?;
-        place.lock_exclusively(&mut writer.generation.file, &place.name, Stage::C1)?;
-        let result = place.check_storage(&writer.generation, Stage::C1).and_then(|_| body(writer));
-        // After a commit this is the new generation, which was locked before it got its name.
+        let _guard = place.lock_in_process(Stage::C1)?;
+        let result = place
+            .lock_exclusively(&mut writer.generation.file, &place.name, Stage::C1)
+            .and_then(|()| place.check_storage(&writer.generation, Stage::C1))
+            .and_then(|_| body(writer));
+        // After a commit this is the new generation, which was locked before it got its name. Also after a lock that
+        // failed, because it may have been had all the same.
         place.ops.unlock(&writer.generation.file);
         result.map_err(|error| self.here(error))
-    }
-
-    fn lock_path(&self) -> Result<PathGuard> {
-        let place = &self.0.place;
-        let root = place.root();
-        place.ops.path_locks().lock(root.device(), root.inode(), &place.name).map_err(|why| match why {
-            NotLocked::HeldByThisThread => self.here(reentered()),
-            NotLocked::TimedOut => {
-                place.io("wait for another store's commit", Errno::EAGAIN, Stage::C1).with_in_flight()
-            }
-        })
     }
 
     /// Everything that S5 asks between the look at the file and the commit, in its order. No lock that a reader

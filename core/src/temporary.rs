@@ -1,7 +1,7 @@
 //! A file of ours that is complete, durable and locked before any other name points to it: the header of a new
 //! session, the next generation, or the copy that a roll back makes (stages K2 to K4, C2 to C4, C20).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IoSlice;
 
 use crate::errno::Errno;
@@ -61,10 +61,14 @@ impl<F: Send + Sync + 'static> Temporary<F> {
             .stat(&writer)
             .map_err(|errno| place.io("look at the new temporary", errno, stages.create))?;
         let identity = Identity::of(&created);
-        fill(place, writer, &created, name.clone(), content, like, stages).inspect_err(|_| {
-            // A temporary whose unlink fails stays as a stray, which requirement C22 allows.
-            let _ = place.remove(&name, &[&identity]);
-        })
+        match fill(place, writer, &created, &name, content, like, stages) {
+            Ok((holder, written)) => Ok(Temporary { name, identity, holder, written }),
+            Err(error) => {
+                // A temporary whose unlink fails stays as a stray, which requirement C22 allows.
+                let _ = place.remove(&name, &[&identity]);
+                Err(error)
+            }
+        }
     }
 
     /// Removes the temporary's own name, if it still is the temporary.
@@ -99,16 +103,16 @@ fn fill<O: FileOps>(
     place: &Place<O>,
     writer: O::File,
     created: &FileStat,
-    name: OsString,
+    name: &OsStr,
     content: &Content<'_, O::File>,
     like: Option<&FileStat>,
     stages: Stages,
-) -> Result<Temporary<O::File>> {
+) -> Result<(O::File, FileStat)> {
     if created.kind != FileKind::Regular {
         return Err(place.file_changed("the new temporary is not a regular file", stages.create));
     }
     let identity = Identity::of(created);
-    let holder = hold(place, &name, &identity, stages.create)?;
+    let holder = hold(place, name, &identity, stages.create)?;
     let size = write(place, &writer, content, stages.write)?;
     let mode = like.map_or(PRIVATE, |like| mode_like(like, created));
     if created.mode & PERMISSIONS != mode {
@@ -126,14 +130,14 @@ fn fill<O: FileOps>(
     if written.size != size {
         return Err(place.file_changed("the temporary does not have the size written", stages.sync));
     }
-    Ok(Temporary { name, identity, holder, written })
+    Ok((holder, written))
 }
 
 /// Opens a second descriptor and locks it before the file gets any other name (requirement S8).
-fn hold<O: FileOps>(place: &Place<O>, name: &OsString, identity: &Identity, stage: Stage) -> Result<O::File> {
+fn hold<O: FileOps>(place: &Place<O>, name: &OsStr, identity: &Identity, stage: Stage) -> Result<O::File> {
     let mut holder = place
         .open_name(name, Access::Read)
-        .map_err(|errno| place.io("open the temporary again", errno, stage))?;
+        .map_err(|errno| place.lost("open the temporary again", errno, stage))?;
     let seen =
         place.ops.stat(&holder).map_err(|errno| place.io("look at the new temporary", errno, stage))?;
     if !identity.is(&seen) {
@@ -190,7 +194,9 @@ fn copy<O: FileOps>(
     let mut chunk = vec![0; COPY_CHUNK];
     let mut offset = 0;
     while offset < generation.size {
-        let taken = uninterrupted(|| place.ops.read_at(&generation.file, &mut chunk, offset))
+        // Not what somebody may have written behind the generation's end since.
+        let left = usize::try_from(generation.size - offset).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
+        let taken = uninterrupted(|| place.ops.read_at(&generation.file, &mut chunk[..left], offset))
             .map_err(|errno| place.io("read the old generation", errno, stage))?;
         if taken == 0 {
             return Err(place.file_changed("the old generation was cut short", stage));

@@ -79,6 +79,9 @@ struct List {
     /// Only cases whose id matches; `*` stands for anything. Repeatable.
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
+    /// Prints the requirements of the contract instead, each with the number of cases that are about it.
+    #[arg(long)]
+    requirements: bool,
 }
 
 #[derive(Debug, Args)]
@@ -103,6 +106,9 @@ pub fn main() -> Exit {
     let done = match cli.command {
         None => run(&cli.run),
         Some(Command::Run(options)) => run(&options),
+        Some(Command::List(options)) if options.requirements => {
+            list::requirements(&options.filter, options.json)
+        }
         Some(Command::List(options)) => list::list(&options.filter, options.json),
         Some(Command::Replay(options)) => replay_one(&options),
         Some(Command::Verify(options)) => verify::verify(&options),
@@ -179,7 +185,7 @@ fn run_matching(filter: &[String], jobs: Option<NonZeroUsize>, quiet: bool) -> R
     let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     let is_shown = !quiet && io::stderr().is_terminal();
     let tick = |done: usize, all: usize| {
-        if is_shown && done % 250 == 0 {
+        if is_shown && done.is_multiple_of(250) {
             eprint!("\r{done} of {all} cases ");
         }
     };

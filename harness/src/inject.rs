@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use session_tree::Errno;
 
+use crate::disk::SyncFault;
 use crate::fault::{Actor, During, Fault, Kind, Op, Plan, Span, Target};
 
 /// How a system call ended, as the store saw it.
@@ -37,6 +38,8 @@ pub struct Event {
     pub outcome: Outcome,
     /// Which fault of the plan struck here, by its place in the plan.
     pub fault: Option<usize>,
+    /// Whether it had some effect although it failed.
+    pub failed_after: bool,
 }
 
 /// Watches and disturbs. Cloning gives another handle on the same watch.
@@ -52,6 +55,7 @@ struct State {
     open: usize,
     lifted: bool,
     act: Option<Arc<dyn Fn(Actor) + Send + Sync>>,
+    after: Option<Arc<dyn Fn(&Event) + Send + Sync>>,
 }
 
 struct Armed {
@@ -68,13 +72,14 @@ impl Injector {
     pub fn new(plan: &Plan, act: impl Fn(Actor) + Send + Sync + 'static) -> Injector {
         Injector(Arc::new(Mutex::new(State {
             plan: plan.0.iter().map(|fault| Armed { fault: fault.clone(), fired: 0 }).collect(),
-            during: During { call: "setup".to_owned(), nth: 1 },
+            during: During { call: "setup".into(), nth: 1 },
             counts: Vec::new(),
             trace: Vec::new(),
             killed: false,
             open: 0,
             lifted: false,
             act: Some(Arc::new(act)),
+            after: None,
         })))
     }
 
@@ -83,10 +88,15 @@ impl Injector {
         Injector::new(&Plan::default(), |_| {})
     }
 
+    /// `after` is told of every call, once it has had its effect.
+    pub fn observe(&self, after: impl Fn(&Event) + Send + Sync + 'static) {
+        self.lock_state().after = Some(Arc::new(after));
+    }
+
     /// What follows belongs to the `nth` store call named `call`.
     pub fn begin(&self, call: &str, nth: u32) {
         let mut state = self.lock_state();
-        state.during = During { call: call.to_owned(), nth };
+        state.during = During { call: call.into(), nth };
         state.counts.clear();
     }
 
@@ -170,6 +180,24 @@ impl Injector {
         })
     }
 
+    /// An fsync; `run` is told how it shall misbehave, if it shall.
+    pub(crate) fn fsync(
+        &self,
+        target: Target,
+        run: impl FnOnce(Option<SyncFault>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.decide(Op::Fsync, target, |kind| {
+            let result = match kind {
+                Some(Kind::Before(errno)) => Err(errno),
+                Some(Kind::After(errno)) => run(None).and(Err(errno)),
+                Some(Kind::SyncDrops(errno)) => run(Some(SyncFault::FailMarkingClean(errno))),
+                Some(Kind::SyncLies) => run(Some(SyncFault::SucceedDoingNothing)),
+                _ => run(None),
+            };
+            (result, result.map_or_else(Outcome::Failed, |()| Outcome::Done))
+        })
+    }
+
     /// A try at a lock.
     pub(crate) fn lock(
         &self,
@@ -214,13 +242,16 @@ impl Injector {
             act(actor);
         }
         let (result, outcome) = run(fault);
-        let mut state = self.lock_state();
-        state.record(op, target, nth, outcome, at);
-        if fault == Some(Kind::KillAfter) {
-            state.killed = true;
-            return Err(crate::disk::KILLED);
+        let watched = {
+            let mut state = self.lock_state();
+            state.record(op, target, nth, outcome, at);
+            state.killed |= fault == Some(Kind::KillAfter);
+            state.after.clone().and_then(|after| Some((after, state.trace.last().cloned()?)))
+        };
+        if let Some((after, event)) = watched {
+            after(&event);
         }
-        result
+        if fault == Some(Kind::KillAfter) { Err(crate::disk::KILLED) } else { result }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, State> {
@@ -232,15 +263,14 @@ impl Injector {
 impl State {
     /// Which call of this op and target within the store call this is, from 1.
     fn count(&mut self, op: Op, target: Target) -> u32 {
-        match self.counts.iter_mut().find(|(seen_op, seen, _)| *seen_op == op && *seen == target) {
-            Some((_, _, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.counts.push((op, target, 1));
-                1
-            }
+        if let Some((_, _, count)) =
+            self.counts.iter_mut().find(|(seen_op, seen, _)| *seen_op == op && *seen == target)
+        {
+            *count += 1;
+            *count
+        } else {
+            self.counts.push((op, target, 1));
+            1
         }
     }
 
@@ -265,7 +295,9 @@ impl State {
     }
 
     fn record(&mut self, op: Op, target: Target, nth: u32, outcome: Outcome, fault: Option<usize>) {
-        self.trace.push(Event { during: self.during.clone(), op, target, nth, outcome, fault });
+        let kind = fault.map(|at| self.plan[at].fault.kind);
+        let failed_after = matches!(kind, Some(Kind::After(_) | Kind::ShortThen(_)));
+        self.trace.push(Event { during: self.during.clone(), op, target, nth, outcome, fault, failed_after });
     }
 }
 
@@ -291,7 +323,8 @@ impl fmt::Display for Outcome {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = format!("{}@{}#{}", self.op, self.target, self.nth);
-        write!(f, "{place:<32} {}", self.outcome)
+        write!(f, "{place:<32} {}", self.outcome)?;
+        if self.failed_after { f.write_str(" after its effect") } else { Ok(()) }
     }
 }
 

@@ -105,10 +105,7 @@ impl Outsider {
         let removed = either!(
             self,
             |disk| disk.remove(path),
-            match fs::symlink_metadata(path)?.is_dir() {
-                true => fs::remove_dir(path),
-                false => fs::remove_file(path),
-            }
+            if fs::symlink_metadata(path)?.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }
         );
         match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -135,7 +132,7 @@ impl Outsider {
             fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
         )?;
         names.sort();
-        names.into_iter().map(|name| self.seen(directory.join(&name), name)).collect()
+        names.into_iter().map(|name| self.seen(&directory.join(&name), name)).collect()
     }
 
     /// Whether anything has this name.
@@ -151,9 +148,9 @@ impl Outsider {
         either!(self, |disk| disk.look(path), Ok(OsFileOps::new().stat_path(path)?))
     }
 
-    fn seen(&self, path: PathBuf, name: OsString) -> io::Result<Seen> {
-        let stat = self.look(&path)?;
-        let bytes = (stat.kind == FileKind::Regular).then(|| self.read(&path)).transpose()?;
+    fn seen(&self, path: &Path, name: OsString) -> io::Result<Seen> {
+        let stat = self.look(path)?;
+        let bytes = (stat.kind == FileKind::Regular).then(|| self.read(path)).transpose()?;
         let identity = (stat.device, stat.inode, stat.birth);
         Ok(Seen { name, identity, kind: stat.kind, mode: stat.mode, bytes })
     }

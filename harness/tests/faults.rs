@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     for scenario in 0..SCENARIOS.len() {
         let singles =
             faults::single_faults(scenario).unwrap_or_else(|error| panic!("no fault-free run: {error}"));
-        for case in singles.iter().filter(|case| is_run_for_real(case)).cloned() {
+        for case in singles.into_iter().filter(is_run_for_real) {
             trials.push(Trial::test(format!("real/{}", case.id()), move || agrees_for_real(&case)));
         }
     }

@@ -154,7 +154,10 @@ impl FileOps for OsFileOps {
     }
 
     fn tag(&self) -> Tag {
-        Tag { process: std::process::id(), unique: uuid::Uuid::new_v4().to_string() }
+        let now = jiff::Timestamp::now();
+        let time =
+            Timestamp { seconds: now.as_second(), nanoseconds: now.subsec_nanosecond().unsigned_abs() };
+        Tag { process: std::process::id(), time, unique: uuid::Uuid::new_v4().to_string() }
     }
 
     fn path_locks(&self) -> &PathLocks {

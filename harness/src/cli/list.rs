@@ -1,9 +1,13 @@
-//! `list`: every case, with what it is about.
+//! `list`: every case, with what it is about; and every requirement, with how many cases are about it.
 
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
+
+use serde_json::{Value, json};
 
 use super::CliError;
 use crate::exit_code::Exit;
+use crate::requirement::{self, Level, Requirement};
 use crate::suite::faults;
 
 /// Prints the cases whose id matches `filter`.
@@ -27,6 +31,66 @@ pub(super) fn list(filter: &[String], json: bool) -> Result<Exit, CliError> {
     }
     out.flush()?;
     Ok(Exit::Holds)
+}
+
+/// Prints the contract. Only cases whose id matches `filter` are counted.
+pub(super) fn requirements(filter: &[String], as_json: bool) -> Result<Exit, CliError> {
+    let results = super::run_matching(filter, None, true)?;
+    let mut cases: HashMap<&str, usize> = HashMap::new();
+    for id in results.finished.iter().flat_map(|finished| finished.case.requirements()) {
+        *cases.entry(id).or_default() += 1;
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    for requirement in requirement::all() {
+        let cases = cases.get(requirement.id).copied().unwrap_or_default();
+        if as_json {
+            writeln!(out, "{}", to_json(requirement, cases))?;
+        } else {
+            tell(&mut out, requirement, cases)?;
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Holds)
+}
+
+fn to_json(requirement: &Requirement, cases: usize) -> Value {
+    let Requirement { id, level, title, text } = *requirement;
+    let mut line = json!({ "id": id, "level": level.as_str(), "title": title, "text": text, "cases": cases });
+    if let Level::Choice { answers, reference } = level {
+        let answers = answers.iter().map(|answer| json!({ "name": answer.name, "means": answer.means }));
+        line["answers"] = answers.collect();
+        line["reference"] = reference.into();
+    }
+    line
+}
+
+/// The first line begins with the id, so that `grep '^[A-Z]'` gives one line for each requirement.
+fn tell(out: &mut impl Write, requirement: &Requirement, cases: usize) -> io::Result<()> {
+    let Requirement { id, level, title, text } = *requirement;
+    writeln!(out, "{id:<24} {level:<6} {cases:>6} cases  {title}")?;
+    tell_wrapped(out, text, "    ", "    ")?;
+    let Level::Choice { answers, reference } = level else { return Ok(()) };
+    for answer in answers {
+        let ours = if answer.name == reference { " (the reference's answer)" } else { "" };
+        let text = format!("{}: {}{ours}", answer.name, answer.means);
+        tell_wrapped(out, &text, "    - ", "      ")?;
+    }
+    Ok(())
+}
+
+fn tell_wrapped(out: &mut impl Write, text: &str, first: &str, others: &str) -> io::Result<()> {
+    const COLUMNS: usize = 100;
+    let mut line = first.to_owned();
+    for (at, word) in text.split(' ').enumerate() {
+        if line.len() + word.len() > COLUMNS {
+            writeln!(out, "{}", line.trim_end())?;
+            others.clone_into(&mut line);
+        } else if at > 0 {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{line}")
 }
 
 /// Whether an id matches one of the globs, or there are none. A glob without `*` matches anywhere in the id.

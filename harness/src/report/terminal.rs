@@ -76,7 +76,8 @@ impl Row {
     pub fn of(finished: &Finished) -> Row {
         match finished.case.plan.0.as_slice() {
             [only] => match only.kind {
-                Kind::Before(_) => Row::FailsBefore,
+                Kind::Before(_) | Kind::SyncDrops(_) => Row::FailsBefore,
+                Kind::SyncLies => Row::FailsAfter,
                 Kind::After(_) => Row::FailsAfter,
                 Kind::Short | Kind::ShortThen(_) | Kind::NoProgress => Row::Short,
                 Kind::Held => Row::Held,
@@ -207,7 +208,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(' ');
         }
         out.push(digit);

@@ -129,17 +129,17 @@ impl From<Error> for Failure {
 fn options(ids: &[String], clock: &[String]) -> Options {
     Options::new()
         .with_session_id("session-1")
-        .with_ids(drawn(ids, |count| format!("entry-{count:04}")))
-        .with_clock(drawn(clock, |count| {
+        .with_ids(drawn(ids.to_vec(), |count| format!("entry-{count:04}")))
+        .with_clock(drawn(clock.to_vec(), |count| {
             format!("2026-01-01T00:{:02}:{:02}.000Z", count / 60 % 60, count % 60)
         }))
 }
 
 fn drawn(
-    given: &[String],
+    given: Vec<String>,
     own: impl Fn(u32) -> String + Send + 'static,
 ) -> impl FnMut() -> String + Send + 'static {
-    let mut given = given.to_vec().into_iter();
+    let mut given = given.into_iter();
     let mut count = 0;
     move || {
         given.next().unwrap_or_else(|| {

@@ -32,28 +32,27 @@ const MARKER_RENAME_FAILS: &str = "fsync@root#1 in append#1 = EIO before, once; 
 /// The roll back after the last step.
 const MARKER_STAYS: &str = "unlink@marker#1 in append#1 = EIO before, 3 times";
 
+/// The mode of a session that nobody else may read, and of one that its group may.
+const PRIVATE: u32 = 0o600;
+const SHARED: u32 = 0o640;
+
 /// The histories that are disturbed.
 pub const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "create", action: Action::Create, session: None, base: "" },
-    Scenario { name: "load", action: Action::Load, session: Some(CODING), base: "" },
-    Scenario { name: "append", action: Action::Append, session: Some(CHAT), base: "" },
-    Scenario { name: "append-to-branches", action: Action::Append, session: Some(BRANCHES), base: "" },
-    Scenario { name: "append-after-torn-tail", action: Action::Append, session: Some(TORN), base: "" },
-    Scenario { name: "flush", action: Action::Flush, session: Some(SCRIPTS), base: "" },
-    Scenario { name: "roll-back", action: Action::Append, session: Some(CHAT), base: DIRECTORY_FSYNC_FAILS },
-    Scenario {
-        name: "roll-back-by-copy",
-        action: Action::Append,
-        session: Some(CHAT),
-        base: MARKER_RENAME_FAILS,
-    },
-    Scenario {
-        name: "roll-back-at-the-end",
-        action: Action::Append,
-        session: Some(CHAT),
-        base: MARKER_STAYS,
-    },
+    undisturbed("create", Action::Create, None),
+    undisturbed("load", Action::Load, Some(CODING)),
+    undisturbed("append", Action::Append, Some(CHAT)),
+    undisturbed("append-to-branches", Action::Append, Some(BRANCHES)),
+    undisturbed("append-after-torn-tail", Action::Append, Some(TORN)),
+    Scenario { mode: SHARED, ..undisturbed("append-to-shared", Action::Append, Some(CHAT)) },
+    undisturbed("flush", Action::Flush, Some(SCRIPTS)),
+    Scenario { base: DIRECTORY_FSYNC_FAILS, ..undisturbed("roll-back", Action::Append, Some(CHAT)) },
+    Scenario { base: MARKER_RENAME_FAILS, ..undisturbed("roll-back-by-copy", Action::Append, Some(CHAT)) },
+    Scenario { base: MARKER_STAYS, ..undisturbed("roll-back-at-the-end", Action::Append, Some(CHAT)) },
 ];
+
+const fn undisturbed(name: &'static str, action: Action, session: Option<&'static [u8]>) -> Scenario {
+    Scenario { name, action, session, mode: PRIVATE, base: "" }
+}
 
 /// One planned disturbance of one scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -93,9 +92,8 @@ impl Case {
     /// The stable id, from which [`Case::from_id`] makes the case again.
     pub fn id(&self) -> String {
         let scenario = self.scenario();
-        let here = format!(" in {}#1", scenario.action.call());
-        let plan = self.plan.to_string().replace(&here, "");
-        let plan = plan.replace("; ", "+").replace(" = ", "=").replace(", ", ",").replace(' ', "_");
+        let here = format!("_in_{}#1", scenario.action.call());
+        let plan = self.plan.slug().replace(&here, "");
         format!("{NAME}/{}/{}/{plan}", scenario.name, self.stage.id())
     }
 
@@ -106,8 +104,7 @@ impl Case {
         let scenario = SCENARIOS.iter().position(|scenario| suite == NAME && scenario.name == name)?;
         let stage = Stage::ALL.iter().copied().find(|known| known.id() == stage)?;
         let call = SCENARIOS[scenario].action.call();
-        let faults: Vec<String> = plan.split('+').map(|fault| spelled_out(fault, call)).collect();
-        Some(Case { scenario, stage, plan: faults.join("; ").parse().ok()? })
+        Some(Case { scenario, stage, plan: Plan::from_slug(plan, Some(call)).ok()? })
     }
 
     /// Requirements that this case is about: its stage's, and those of the promises that every case checks.
@@ -121,6 +118,9 @@ impl Case {
         });
         if self.scenario().session.is_some_and(|bytes| std::ptr::eq(bytes, TORN)) {
             ids.push("F5");
+        }
+        if self.scenario().mode == SHARED {
+            ids.push("C25.mode");
         }
         ids.extend(self.plan.0.iter().filter_map(|fault| match fault.kind {
             Kind::Before(Errno::EINTR) | Kind::After(Errno::EINTR) => Some("C27"),
@@ -139,15 +139,6 @@ impl Case {
     /// As [`scenario::run`].
     pub fn run(&self, backend: Backend) -> Result<Run, HarnessError> {
         scenario::run(backend, self.scenario(), &self.plan)
-    }
-}
-
-fn spelled_out(fault: &str, call: &str) -> String {
-    let fault = fault.replace('_', " ").replace(',', ", ");
-    match fault.split_once('=') {
-        Some((site, what)) if site.contains(" in ") => format!("{site} = {what}"),
-        Some((site, what)) => format!("{site} in {call}#1 = {what}"),
-        None => fault,
     }
 }
 
@@ -188,7 +179,7 @@ fn trace_digest(finished: &Finished) -> u64 {
     finished.case.scenario.hash(&mut hasher);
     for event in &finished.run.trace {
         // Which fault of the plan struck is not part of what happened.
-        (event.op, event.target, event.outcome, &event.during).hash(&mut hasher);
+        (event.op, event.target, event.outcome, event.failed_after, &event.during).hash(&mut hasher);
     }
     for fault in &finished.case.plan.0 {
         // What an outside actor did and when a process died does not show in the calls before it.
@@ -225,10 +216,9 @@ fn run_cases(
     });
     let mut finished = Vec::with_capacity(cases.len());
     for (case, slot) in cases.iter().zip(slots) {
-        match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(run) => finished.push(Finished { case: case.clone(), run: run? }),
-            // Only after another case could not be run at all, which the loop reports.
-            None => continue,
+        // A slot stays empty only after another case could not be run at all, which the loop reports.
+        if let Some(run) = slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            finished.push(Finished { case: case.clone(), run: run? });
         }
     }
     Ok(finished)
@@ -241,7 +231,7 @@ fn run_cases(
 pub fn single_faults(scenario: usize) -> Result<Vec<Case>, HarnessError> {
     let run = scenario::run(Backend::Simulated, &SCENARIOS[scenario], &Plan::default())?;
     let own_faults = run.fired.len();
-    let during = During { call: SCENARIOS[scenario].action.call().to_owned(), nth: 1 };
+    let during = During { call: SCENARIOS[scenario].action.call().into(), nth: 1 };
     let events: Vec<Event> = run.trace.into_iter().filter(|event| event.during == during).collect();
     let stages = stage::of_clean_trace(&during.call, &events);
     // A scenario with faults of its own is about what they lead to.
@@ -265,7 +255,7 @@ pub fn single_faults(scenario: usize) -> Result<Vec<Case>, HarnessError> {
 /// Pairs: a second fault at every call that the handling of the first one makes.
 fn second_faults(first: &Finished) -> Vec<Case> {
     let case = &first.case;
-    if !PAIRED.contains(&case.scenario().name) || !case.plan.0.iter().all(|fault| is_paired(fault)) {
+    if !PAIRED.contains(&case.scenario().name) || !case.plan.0.iter().all(is_paired) {
         return Vec::new();
     }
     let during = &case.plan.0[0].site.during;
@@ -286,8 +276,16 @@ fn second_faults(first: &Finished) -> Vec<Case> {
 }
 
 /// The scenarios whose handling is disturbed a second time; the others differ from these in their data only.
-const PAIRED: &[&str] =
-    &["create", "load", "append", "flush", "roll-back", "roll-back-by-copy", "roll-back-at-the-end"];
+const PAIRED: &[&str] = &[
+    "create",
+    "load",
+    "append",
+    "append-to-shared",
+    "flush",
+    "roll-back",
+    "roll-back-by-copy",
+    "roll-back-at-the-end",
+];
 
 /// One representative of each way to fail: the number alone does not change the handling, but for EINTR and EEXIST,
 /// whose handling is short and disturbed as a single fault.
@@ -318,6 +316,27 @@ fn second_kinds(event: &Event) -> Vec<(Kind, Span)> {
 
 /// Every fault that can strike at the place of `event`.
 fn faults_at(event: &Event, action: Action) -> Vec<Fault> {
+    let mut faults = errors_at(event);
+    let mut add = |kind, span| faults.push(Fault { site: site_of(event), kind, span });
+    if event.op == Op::Lock {
+        add(Kind::Held, Span::Times(1));
+        add(Kind::Held, Span::Times(3));
+        add(Kind::Held, Span::Forever);
+    }
+    add(Kind::KillBefore, Span::Times(1));
+    if has_effect(event.op) {
+        add(Kind::KillAfter, Span::Times(1));
+    }
+    for actor in Actor::ALL {
+        if can_act(*actor, action) {
+            add(Kind::Actor(*actor), Span::Times(1));
+        }
+    }
+    faults
+}
+
+/// Every error and short transfer that the system call of `event` can come to.
+pub(super) fn errors_at(event: &Event) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |kind, span| faults.push(Fault { site: site_of(event), kind, span });
     for errno in errors_of(event.op, event.target) {
@@ -342,19 +361,8 @@ fn faults_at(event: &Event, action: Action) -> Vec<Fault> {
         add(Kind::NoProgress, Span::Times(1));
         add(Kind::NoProgress, Span::Forever);
     }
-    if event.op == Op::Lock {
-        add(Kind::Held, Span::Times(1));
-        add(Kind::Held, Span::Times(3));
-        add(Kind::Held, Span::Forever);
-    }
-    add(Kind::KillBefore, Span::Times(1));
-    if has_effect(event.op) {
-        add(Kind::KillAfter, Span::Times(1));
-    }
-    for actor in Actor::ALL {
-        if can_act(*actor, action) {
-            add(Kind::Actor(*actor), Span::Times(1));
-        }
+    if event.op == Op::Fsync {
+        add(Kind::SyncDrops(Errno::EIO), Span::Times(1));
     }
     faults
 }
@@ -431,8 +439,7 @@ fn errors_of(op: Op, target: Target) -> &'static [Errno] {
 fn errors_after(op: Op) -> &'static [Errno] {
     use Errno as E;
     match op {
-        Op::Create => &[E::EIO, E::EINTR, E::EEXIST],
-        Op::Link => &[E::EIO, E::EINTR, E::EEXIST],
+        Op::Create | Op::Link => &[E::EIO, E::EINTR, E::EEXIST],
         Op::Rename | Op::Unlink => &[E::EIO, E::EINTR, E::ENOENT],
         Op::OpenDir | Op::Open | Op::Write | Op::Lock => &[E::EIO, E::EINTR],
         Op::Fsync | Op::Chmod | Op::Close => &[E::EIO],
