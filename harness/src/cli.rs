@@ -1,14 +1,18 @@
 //! The command line.
 
-use std::io;
+use std::io::{self, Write};
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::exit_code::Exit;
 use crate::scenario::HarnessError;
+use crate::tree_view::UnknownEntry;
 
 mod list;
 mod run;
+mod screen;
+mod tree;
+mod verify;
 
 /// Tests whether a session store can be trusted, and looks into session files.
 #[derive(Debug, Parser)]
@@ -30,6 +34,10 @@ enum Command {
     Replay(run::Replay),
     /// Runs random workloads with random faults and power cuts, beyond the exhaustive part.
     Explore(run::Explore),
+    /// Loads session files as a store does, and tells what is wrong with those that are refused.
+    Verify(verify::Verify),
+    /// Draws the tree of a session: branches, active leaf, tool calls and results.
+    Tree(tree::Tree),
 }
 
 #[derive(Debug, Args)]
@@ -65,12 +73,15 @@ pub fn main() -> Exit {
         Some(Command::List(options)) => list::list(&options),
         Some(Command::Replay(options)) => run::replay(&options),
         Some(Command::Explore(options)) => run::explore(&options),
+        Some(Command::Verify(options)) => verify::verify(&options),
+        Some(Command::Tree(options)) => tree::tree(&options),
     };
     match done {
         Ok(exit) => exit,
         Err(CliError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Holds,
         Err(error) => {
-            eprintln!("session-harness: {error}");
+            // A person whose terminal is gone needs no words, and a panic would hide the exit status.
+            let _ = writeln!(io::stderr(), "session-harness: {error}");
             error.exit()
         }
     }
@@ -87,12 +98,14 @@ enum CliError {
     NoSuchCase(String),
     #[error("no case matches {0:?}: `session-harness list` prints every id")]
     NothingMatches(Vec<String>),
+    #[error("{0}: `session-harness tree FILE` shows them all")]
+    NoSuchEntry(#[from] UnknownEntry),
 }
 
 impl CliError {
     fn exit(&self) -> Exit {
         match self {
-            CliError::NoSuchCase(_) | CliError::NothingMatches(_) => Exit::Usage,
+            CliError::NoSuchCase(_) | CliError::NothingMatches(_) | CliError::NoSuchEntry(_) => Exit::Usage,
             CliError::Harness(_) | CliError::Io(_) => Exit::Harness,
         }
     }
