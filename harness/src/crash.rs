@@ -294,10 +294,10 @@ fn surviving_subsets(written: &[usize]) -> Vec<Vec<usize>> {
     prefixes.chain(losses).collect()
 }
 
-/// The file's bytes with only these grains new. A lost grain holds what was durable there, and `fill` where nothing was.
-fn mixed(file: &UnsettledFile, grain: usize, survivors: &[usize], fill: u8) -> Vec<u8> {
+/// The file's bytes with only these grains new. A lost grain holds what was durable there, and `blank` where nothing was.
+fn mixed(file: &UnsettledFile, grain: usize, survivors: &[usize], blank: u8) -> Vec<u8> {
     let size = file.cached.len().max(file.durable.len());
-    let mut bytes = vec![fill; size];
+    let mut bytes = vec![blank; size];
     bytes[..file.durable.len()].copy_from_slice(&file.durable);
     for survivor in survivors {
         let start = survivor * grain;

@@ -145,14 +145,14 @@ fn progress(quiet: bool) -> impl Fn(usize, usize) {
     let is_shown = !quiet && io::stderr().is_terminal();
     move |done, all| {
         if is_shown && done.is_multiple_of(250) {
-            eprint!("\r{done} of {all} cases ");
+            let _ = write!(io::stderr(), "\r{done} of {all} cases ");
         }
     }
 }
 
 fn clear_progress(quiet: bool) {
     if !quiet && io::stderr().is_terminal() {
-        eprint!("\r{:<32}\r", "");
+        let _ = write!(io::stderr(), "\r{:<32}\r", "");
     }
 }
 

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use crate::crash::Profile;
 use crate::fault::Plan;
 use crate::scenario::HarnessError;
-use crate::suite::crash::{self, CaseResult, Options, Token};
+use crate::suite::crash::{self, Broken, CaseResult, Options, Token};
 use crate::suite::faults;
 use crate::workload::{Start, Step, Workload};
 
@@ -75,7 +75,7 @@ pub fn shrink(mut broken: CaseResult, options: &Options) -> Result<CaseResult, H
 
 /// A fault that no longer strikes is no violation of the store.
 fn is_broken(result: &CaseResult) -> bool {
-    result.broken.iter().any(|broken| broken.is_of_the_store())
+    result.broken.iter().any(Broken::is_of_the_store)
 }
 
 fn with_one_less(token: &Token) -> Vec<Token> {

@@ -11,7 +11,6 @@ use crate::call::{EntryView, Reply};
 use crate::disk::{Disk, Process};
 use crate::inject::Injector;
 use crate::promise::{Promise, Violation};
-use crate::scenario::HarnessError;
 use crate::subject::{InProcess, Subject};
 use crate::world::World;
 
@@ -33,7 +32,7 @@ pub(super) const PATH: &str = "/sessions/session.jsonl";
 pub(super) const RESTARTED: u32 = 500;
 
 /// Restarts the store on the state, recovers where it refuses, appends, cuts again and loads.
-pub(super) fn judge(state: &State, options: &Options) -> Result<Verdict, HarnessError> {
+pub(super) fn judge(state: &State, options: &Options) -> Verdict {
     let mut verdict = Verdict::default();
     let disk = state.disk.fork();
     let mut subject = InProcess::new(disk.process(RESTARTED));
@@ -43,7 +42,7 @@ pub(super) fn judge(state: &State, options: &Options) -> Result<Verdict, Harness
         match recover::recover_with(disk.process(RESTARTED), PATH, None) {
             Ok(_) => verdict.recovered = true,
             // Generations that were never made durable may have diverged: then only a person can choose.
-            Err(_) if state.history.suspended => return Ok(verdict),
+            Err(_) if state.history.suspended => return verdict,
             Err(error) => verdict.broke(Promise::AcknowledgedSurvive, format!("recovery refuses: {error}")),
         }
         check_second_recovery(&disk, &mut verdict);
@@ -69,7 +68,7 @@ pub(super) fn judge(state: &State, options: &Options) -> Result<Verdict, Harness
         }
         other => verdict.broke(Promise::AcknowledgedSurvive, format!("the restart refuses: {other:?}")),
     }
-    Ok(verdict)
+    verdict
 }
 
 pub(super) fn restart_ids() -> Vec<String> {
@@ -90,7 +89,8 @@ pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
     match recover::recover_with(disk.process(RESTARTED), PATH, None) {
         Ok(again) if again.did.is_empty() => {}
         other => {
-            verdict.broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"))
+            verdict
+                .broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"));
         }
     }
     if disk.snapshot() != before {

@@ -181,7 +181,7 @@ pub(super) fn prepared(start: Start) -> Result<Disk, HarnessError> {
         Start::New => {}
         Start::Session => world.outsider().write_file(world.session(), (header + &entry).as_bytes())?,
         Start::TornTail => {
-            world.outsider().write_file(world.session(), (header + &entry + torn).as_bytes())?
+            world.outsider().write_file(world.session(), (header + &entry + torn).as_bytes())?;
         }
     }
     let disk = world.disk().cloned().unwrap_or_default();
@@ -370,16 +370,13 @@ impl Runner {
 
     fn call(&mut self, subject: &mut InProcess<WorldOps>, call: &Call) -> Reply {
         let name = call.name();
-        let nth = match self.counts.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.counts.push((name, 1));
-                1
-            }
-        };
+        let known = self.counts.iter().position(|(known, _)| *known == name);
+        let nth = known.unwrap_or(self.counts.len());
+        if known.is_none() {
+            self.counts.push((name, 0));
+        }
+        self.counts[nth].1 += 1;
+        let nth = self.counts[nth].1;
         self.injector.begin(name, nth);
         subject.call(call)
     }
