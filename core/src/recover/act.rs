@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::observe::Observed;
+use super::observe::Names;
 use super::{Action, Step};
 use crate::errno::Errno;
 use crate::error::{Error, Result, Stage};
@@ -17,31 +17,22 @@ const STAGE: Stage = Stage::X2;
 /// Does `actions` in order, on the files that were observed and are locked.
 pub(super) fn carry_out<O: FileOps>(
     place: &Place<O>,
-    observed: &Observed<O::File>,
+    names: &Names<O::File>,
     actions: &[Action],
 ) -> Result<Vec<Step>> {
     if actions.is_empty() {
         return Ok(Vec::new());
     }
-    make_kept_durable(place, observed, actions)?;
+    make_kept_durable(place, names, actions)?;
     let name_of = |action: &Action| match action {
         Action::RemoveMarker => {
-            remove(place, &place.marker, &held(place, observed.marker.held.as_ref())?.identity)?;
+            remove(place, &place.marker, &held(place, names.marker.held.as_ref())?.identity)?;
             Ok(place.marker.clone())
         }
-        Action::SetAsideCurrent => {
-            set_aside(place, &place.name, held(place, observed.current.held.as_ref())?)
-        }
-        Action::SetAsideMarker => {
-            set_aside(place, &place.marker, held(place, observed.marker.held.as_ref())?)
-        }
+        Action::SetAsideCurrent => set_aside(place, &place.name, held(place, names.current.held.as_ref())?),
+        Action::SetAsideMarker => set_aside(place, &place.marker, held(place, names.marker.held.as_ref())?),
         Action::MarkerBecomesCurrent => {
-            move_name(
-                place,
-                &place.marker,
-                &place.name,
-                &held(place, observed.marker.held.as_ref())?.identity,
-            )?;
+            move_name(place, &place.marker, &place.name, &held(place, names.marker.held.as_ref())?.identity)?;
             Ok(place.name.clone())
         }
     };
@@ -50,13 +41,8 @@ pub(super) fn carry_out<O: FileOps>(
 
 /// What is kept under the session's name is fsynced, and the directory, before anything loses a name: until then a
 /// cut could leave neither the one nor the other.
-fn make_kept_durable<O: FileOps>(
-    place: &Place<O>,
-    observed: &Observed<O::File>,
-    actions: &[Action],
-) -> Result<()> {
-    let kept =
-        if actions.contains(&Action::MarkerBecomesCurrent) { &observed.marker } else { &observed.current };
+fn make_kept_durable<O: FileOps>(place: &Place<O>, names: &Names<O::File>, actions: &[Action]) -> Result<()> {
+    let kept = if actions.contains(&Action::MarkerBecomesCurrent) { &names.marker } else { &names.current };
     let kept = held(place, kept.held.as_ref())?;
     place.ops.sync(&kept.file).map_err(|errno| place.io("fsync what is kept", errno, STAGE))?;
     sync_dir(place)
