@@ -37,6 +37,12 @@ pub(crate) fn aside(file: &OsStr, tag: &Tag) -> OsString {
     beside(file, &format!("{ASIDE}{}-{unique}", time.strftime("%Y%m%dT%H%M%SZ")))
 }
 
+/// Whether `name` is of the form that [`aside`] gives for `file`.
+pub(crate) fn is_aside_of(file: &OsStr, name: &OsStr) -> bool {
+    let rest = name.as_encoded_bytes().strip_prefix(file.as_encoded_bytes());
+    rest.is_some_and(|rest| rest.starts_with(ASIDE.as_bytes()))
+}
+
 /// Whether `name` is one that [`temporary`] or [`restore`] gives for `file`, of any process.
 pub(crate) fn is_temporary_of(file: &OsStr, name: &OsStr) -> bool {
     let Some(rest) = name.as_encoded_bytes().strip_prefix(file.as_encoded_bytes()) else { return false };
@@ -126,7 +132,11 @@ mod tests {
     fn a_name_set_aside_says_when() {
         let mut tag = tag(7);
         tag.time.seconds = 1_767_225_600;
-        let name = aside(OsStr::new("a.jsonl"), &tag);
+        let (file, name) = (OsStr::new("a.jsonl"), aside(OsStr::new("a.jsonl"), &tag));
         assert_eq!(name, "a.jsonl.pify-session-aside-20260101T000000Z-00000000000000000000000000000000");
+        assert!(is_aside_of(file, &name));
+        for other in [marker(file), temporary(file, &tag), restore(file, &tag)] {
+            assert!(!is_aside_of(file, &other), "{other:?}");
+        }
     }
 }
