@@ -14,9 +14,13 @@ use crate::replay;
 use crate::report::{Report, terminal};
 use crate::scenario::HarnessError;
 use crate::suite::faults::{self, Case, Results};
+use crate::tree_view::UnknownEntry;
 use crate::world::Backend;
 
 mod list;
+mod screen;
+mod tree;
+mod verify;
 
 /// Tests whether a session store can be trusted, and looks into session files.
 #[derive(Debug, Parser)]
@@ -36,6 +40,10 @@ enum Command {
     List(List),
     /// Runs one case alone and tells what happened, call by call.
     Replay(Replay),
+    /// Loads session files as a store does, and tells what is wrong with those that are refused.
+    Verify(verify::Verify),
+    /// Draws the tree of a session: branches, active leaf, tool calls and results.
+    Tree(tree::Tree),
 }
 
 #[derive(Debug, Args)]
@@ -97,6 +105,8 @@ pub fn main() -> Exit {
         Some(Command::Run(options)) => run(&options),
         Some(Command::List(options)) => list::list(&options.filter, options.json),
         Some(Command::Replay(options)) => replay_one(&options),
+        Some(Command::Verify(options)) => verify::verify(&options),
+        Some(Command::Tree(options)) => tree::tree(&options),
     };
     match done {
         Ok(exit) => exit,
@@ -119,14 +129,24 @@ enum CliError {
     NoSuchCase(String),
     #[error("no case matches {0:?}: `session-harness list` prints every id")]
     NothingMatches(Vec<String>),
+    #[error("{0}: `session-harness tree FILE` shows them all")]
+    NoSuchEntry(#[from] UnknownEntry),
 }
 
 impl CliError {
     fn exit(&self) -> Exit {
         match self {
-            CliError::NoSuchCase(_) | CliError::NothingMatches(_) => Exit::Usage,
+            CliError::NoSuchCase(_) | CliError::NothingMatches(_) | CliError::NoSuchEntry(_) => Exit::Usage,
             CliError::Harness(_) | CliError::Io(_) => Exit::Harness,
         }
+    }
+}
+
+/// Whether the reader is still there. One that has gone away is no failure, and changes no verdict.
+fn is_read(written: io::Result<()>) -> Result<bool, CliError> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => Ok(written.map(|()| true)?),
     }
 }
 

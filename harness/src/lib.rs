@@ -3,6 +3,7 @@
 
 pub mod call;
 pub mod cli;
+pub mod diagnose;
 pub mod disk;
 pub mod exit_code;
 pub mod fault;

@@ -1,0 +1,30 @@
+//! What a stream can show.
+
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice as Shown};
+use clap::ColorChoice;
+use rustix::fd::AsFd;
+use rustix::termios::tcgetwinsize;
+
+use crate::diagnose::Canvas;
+
+/// Columns where the stream is no terminal, or does not say.
+const COLUMNS: usize = 100;
+
+/// Colours as asked for; by default if the stream is a terminal that has them and `NO_COLOR` is not set.
+pub(super) fn canvas(stream: &(impl RawStream + AsFd), color: ColorChoice) -> Canvas {
+    let color = match color {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => AutoStream::choice(stream) != Shown::Never,
+    };
+    Canvas { color, width: columns(stream) }
+}
+
+/// The columns of the terminal behind the stream.
+pub(super) fn columns(stream: &impl AsFd) -> usize {
+    match tcgetwinsize(stream) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        _ => COLUMNS,
+    }
+}
