@@ -18,6 +18,7 @@ use crate::tree_view::UnknownEntry;
 use crate::world::Backend;
 
 mod list;
+mod recover;
 mod screen;
 mod tree;
 mod verify;
@@ -44,6 +45,10 @@ enum Command {
     Verify(verify::Verify),
     /// Draws the tree of a session: branches, active leaf, tool calls and results.
     Tree(tree::Tree),
+    /// Names the state that a crash left a session in, and changes nothing.
+    Inspect(recover::Inspect),
+    /// Resolves what a crash left, where nothing has to be guessed or you choose.
+    Recover(recover::Recover),
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +112,8 @@ pub fn main() -> Exit {
         Some(Command::Replay(options)) => replay_one(&options),
         Some(Command::Verify(options)) => verify::verify(&options),
         Some(Command::Tree(options)) => tree::tree(&options),
+        Some(Command::Inspect(options)) => recover::inspect(&options),
+        Some(Command::Recover(options)) => recover::recover(&options),
     };
     match done {
         Ok(exit) => exit,
