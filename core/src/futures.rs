@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
 
 use crate::error::{Code, Error, Result};
 use crate::file_ops::{FileOps, OsFileOps};
@@ -26,7 +26,6 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Clone)]
 pub struct AsyncStore<O: FileOps = OsFileOps> {
     store: Store<O>,
-    jobs: Arc<Mutex<Jobs>>,
 }
 
 /// A tree whose operations are futures. Cloning gives another handle on the same leaf.
@@ -36,16 +35,21 @@ pub struct AsyncTree<O: FileOps = OsFileOps> {
     store: AsyncStore<O>,
 }
 
+/// The jobs of one store, however many wrappers it has: two drains could wait for each other where a runtime has
+/// threads for one only. A job keeps its store alive, and with that these jobs, until it was run or given up.
+#[derive(Clone, Default)]
+pub(crate) struct Jobs(Arc<Mutex<State>>);
+
 #[derive(Default)]
-struct Jobs {
+struct State {
     waiting: VecDeque<Job>,
     draining: bool,
 }
 
 impl<O: FileOps> AsyncStore<O> {
-    /// Wraps a store. Blocking calls on `store` itself share the one queue.
+    /// Wraps a store. Blocking calls on `store` itself, and on other wrappers of it, share the one queue.
     pub fn new(store: Store<O>) -> AsyncStore<O> {
-        AsyncStore { store, jobs: Arc::default() }
+        AsyncStore { store }
     }
 
     /// The store, for everything that neither queues nor touches the disk.
@@ -111,12 +115,17 @@ impl<O: FileOps> AsyncStore<O> {
     /// The ticket is drawn under the lock of the jobs, so that both queues have one order: a job that waited for a
     /// ticket behind it would hold its own drain up for ever.
     fn enqueue(&self, job: impl FnOnce(Ticket) -> Job) -> Result<()> {
-        let mut jobs = lock(&self.jobs);
-        jobs.waiting.push_back(job(self.store.ticket()?));
-        if !jobs.draining {
-            jobs.draining = true;
-            let drain = Drain(Arc::clone(&self.jobs));
-            spawn_blocking(move || drain.run());
+        // Before a ticket is drawn, because it panics where no runtime is entered.
+        let runtime = Handle::current();
+        let jobs = self.store.jobs();
+        let mut state = jobs.lock();
+        state.waiting.push_back(job(self.store.ticket()?));
+        let idle = !std::mem::replace(&mut state.draining, true);
+        drop(state);
+        if idle {
+            // Not under the lock: a runtime that was shut down drops the drain at once, and a drain locks the jobs.
+            let drain = Drain { jobs: jobs.clone(), done: false };
+            runtime.spawn_blocking(move || drain.run());
         }
         Ok(())
     }
@@ -170,19 +179,24 @@ impl<O: FileOps> fmt::Debug for AsyncTree<O> {
 }
 
 /// Runs the waiting jobs one after the other.
-struct Drain(Arc<Mutex<Jobs>>);
+struct Drain {
+    jobs: Jobs,
+    /// Nothing was waiting any more: what waits from then on is another drain's.
+    done: bool,
+}
 
 impl Drain {
-    fn run(&self) {
+    fn run(mut self) {
         while let Some(job) = self.next() {
             job();
         }
     }
 
-    fn next(&self) -> Option<Job> {
-        let mut jobs = lock(&self.0);
-        let job = jobs.waiting.pop_front();
-        jobs.draining = job.is_some();
+    fn next(&mut self) -> Option<Job> {
+        let mut state = self.jobs.lock();
+        let job = state.waiting.pop_front();
+        state.draining = job.is_some();
+        self.done = job.is_none();
         job
     }
 }
@@ -191,21 +205,50 @@ impl Drop for Drain {
     /// A runtime that shuts down drops a drain that never ran: its jobs give their places in the queue up, so that
     /// blocking calls on the store go on.
     fn drop(&mut self) {
-        let mut jobs = lock(&self.0);
-        if jobs.draining {
-            jobs.draining = false;
-            let given_up = std::mem::take(&mut jobs.waiting);
-            drop(jobs);
-            drop(given_up);
+        if self.done {
+            return;
         }
+        let mut state = self.jobs.lock();
+        state.draining = false;
+        let given_up = std::mem::take(&mut state.waiting);
+        drop(state);
+        drop(given_up);
     }
 }
 
-fn lock(jobs: &Mutex<Jobs>) -> MutexGuard<'_, Jobs> {
-    // Held for one push or one pop, so a panic elsewhere leaves it whole.
-    jobs.lock().unwrap_or_else(PoisonError::into_inner)
+impl Jobs {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Held for one push or one pop, so a panic elsewhere leaves it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn runtime_gone() -> Error {
     Error::new(Code::Io, "Q1", "the runtime was shut down before the operation began")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Requirement: Q1
+    #[test]
+    fn a_drain_that_is_done_leaves_the_jobs_of_the_next_one_alone() {
+        let jobs = Jobs::default();
+        jobs.lock().draining = true;
+        let mut ending = Drain { jobs: jobs.clone(), done: false };
+        assert!(ending.next().is_none());
+        // A call comes in before the first drain is gone.
+        jobs.lock().waiting.push_back(Box::new(|| ()));
+        jobs.lock().draining = true;
+        drop(ending);
+        assert_eq!(seen(&jobs), (1, true));
+        drop(Drain { jobs: jobs.clone(), done: false });
+        assert_eq!(seen(&jobs), (0, false));
+    }
+
+    fn seen(jobs: &Jobs) -> (usize, bool) {
+        let state = jobs.lock();
+        (state.waiting.len(), state.draining)
+    }
 }

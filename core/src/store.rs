@@ -37,6 +37,8 @@ struct Shared<O: FileOps> {
     view: RwLock<View>,
     torn_tail: AtomicUsize,
     writer: Mutex<Writer<O>>,
+    #[cfg(feature = "tokio")]
+    jobs: crate::futures::Jobs,
 }
 
 /// What readers see: always one whole generation.
@@ -131,6 +133,8 @@ impl<O: FileOps> Store<O> {
             view: RwLock::new(view),
             torn_tail: AtomicUsize::new(torn_tail),
             writer: Mutex::new(writer),
+            #[cfg(feature = "tokio")]
+            jobs: crate::futures::Jobs::default(),
         }))
     }
 
@@ -204,6 +208,11 @@ impl<O: FileOps> Store<O> {
 
     pub(crate) fn ticket(&self) -> Result<Ticket> {
         self.0.queue.ticket().map_err(|_| self.here(reentered()))
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn jobs(&self) -> &crate::futures::Jobs {
+        &self.0.jobs
     }
 
     pub(crate) fn append_in(&self, turn: &Turn, parent: Option<&str>, message: Message) -> Result<Entry> {

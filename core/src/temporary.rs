@@ -194,7 +194,9 @@ fn copy<O: FileOps>(
     let mut chunk = vec![0; COPY_CHUNK];
     let mut offset = 0;
     while offset < generation.size {
-        let taken = uninterrupted(|| place.ops.read_at(&generation.file, &mut chunk, offset))
+        // Not what somebody may have written behind the generation's end since.
+        let left = usize::try_from(generation.size - offset).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
+        let taken = uninterrupted(|| place.ops.read_at(&generation.file, &mut chunk[..left], offset))
             .map_err(|errno| place.io("read the old generation", errno, stage))?;
         if taken == 0 {
             return Err(place.file_changed("the old generation was cut short", stage));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! error[SESSION_INVALID_JSON]: expected one JSON value, found a byte that none has here
-//!  --> session.jsonl:2:9
+//!  --> session.jsonl:2:12
 //!   |
 //! 2 | {"type":truX}
 //!   |            ^ byte offset 67

@@ -37,6 +37,8 @@ mod path;
 mod process;
 mod snapshot;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use durability::{
     CutOutcome, SyncFault, Unsettled, UnsettledAttributes, UnsettledDirectory, UnsettledFile,
@@ -78,6 +80,9 @@ pub struct Options {
     /// Whether only a file's owner or someone who may read and write it may give it a further name
     /// (`fs.protected_hardlinks`).
     pub protected_hard_links: bool,
+    /// Whether a stranger's symlink is not followed in a sticky directory that anyone may write to
+    /// (`fs.protected_symlinks`).
+    pub protected_symlinks: bool,
     /// Advisory locks.
     pub locks: LockSupport,
     /// What an fsync of a directory answers. Where it is an error, nothing becomes durable by it.
@@ -114,6 +119,7 @@ impl Default for Options {
             name_limit: 255,
             hard_links: true,
             protected_hard_links: true,
+            protected_symlinks: true,
             locks: LockSupport::Full,
             directory_sync: Ok(()),
             read_only: false,

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use session_tree::Errno;
 
@@ -104,6 +105,8 @@ words! {
     Temporary = "temporary",
     /// The copy that a roll back makes.
     Restore = "restore",
+    /// What a recovery took out of the way.
+    Aside = "aside",
     /// Anything else.
     Other = "other",
 }
@@ -146,7 +149,7 @@ pub struct Site {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct During {
     /// The call's name in the protocol.
-    pub call: String,
+    pub call: Arc<str>,
     /// Which call of that name, from 1.
     pub nth: u32,
 }
@@ -166,6 +169,11 @@ pub enum Kind {
     NoProgress,
     /// A lock is said to be held by somebody else.
     Held,
+    /// An fsync fails, and what was dirty counts as clean from then on: reads show it, a later fsync says success,
+    /// and a power cut loses it.
+    SyncDrops(Errno),
+    /// An fsync says success and does nothing. No store can hold its promises then: it shows that the harness sees it.
+    SyncLies,
     /// The process is killed before the call.
     KillBefore,
     /// The process is killed after the call.
@@ -247,6 +255,31 @@ impl PlanError {
     }
 }
 
+impl Plan {
+    /// The plan as a part of a case id: no spaces, and shorter. Faults within the first call keep their site whole.
+    pub fn slug(&self) -> String {
+        self.to_string().replace("; ", "+").replace(" = ", "=").replace(", ", ",").replace(' ', "_")
+    }
+
+    /// Reads a slug back. A fault that names no store call is within the first one named `call`.
+    ///
+    /// # Errors
+    /// Where the text is no plan.
+    pub fn from_slug(slug: &str, call: Option<&str>) -> Result<Plan, PlanError> {
+        let spelled_out = |fault: &str| {
+            let fault = fault.replace('_', " ").replace(',', ", ");
+            match (fault.split_once('='), call) {
+                (Some((site, what)), Some(call)) if !site.contains(" in ") => {
+                    format!("{site} in {call}#1 = {what}")
+                }
+                (Some((site, what)), _) => format!("{site} = {what}"),
+                (None, _) => fault,
+            }
+        };
+        slug.split('+').map(spelled_out).collect::<Vec<_>>().join("; ").parse()
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.to {
@@ -295,7 +328,7 @@ impl FromStr for Site {
             op: op.trim().parse()?,
             target: target.parse()?,
             nth: ordinal(nth)?,
-            during: During { call: call.to_owned(), nth: ordinal(call_nth.trim())? },
+            during: During { call: call.into(), nth: ordinal(call_nth.trim())? },
         })
     }
 }
@@ -309,6 +342,8 @@ impl fmt::Display for Kind {
             Kind::ShortThen(errno) => write!(f, "short then {errno}"),
             Kind::NoProgress => f.write_str("no progress"),
             Kind::Held => f.write_str("held"),
+            Kind::SyncDrops(errno) => write!(f, "{errno} dropping"),
+            Kind::SyncLies => f.write_str("lies"),
             Kind::KillBefore => f.write_str("kill before"),
             Kind::KillAfter => f.write_str("kill after"),
             Kind::Actor(actor) => write!(f, "actor {actor}"),
@@ -325,6 +360,7 @@ impl FromStr for Kind {
             "short" => return Ok(Kind::Short),
             "no progress" => return Ok(Kind::NoProgress),
             "held" => return Ok(Kind::Held),
+            "lies" => return Ok(Kind::SyncLies),
             "kill before" => return Ok(Kind::KillBefore),
             "kill after" => return Ok(Kind::KillAfter),
             _ => {}
@@ -334,6 +370,9 @@ impl FromStr for Kind {
         }
         if let Some(name) = text.strip_prefix("short then ") {
             return Ok(Kind::ShortThen(errno(name)?));
+        }
+        if let Some(name) = text.strip_suffix(" dropping") {
+            return Ok(Kind::SyncDrops(errno(name)?));
         }
         if let Some(name) = text.strip_suffix(" before") {
             return Ok(Kind::Before(errno(name)?));
@@ -419,10 +458,12 @@ mod tests {
     fn text_form_reads_back() {
         let text = "rename@temporary>session#1 in append#2 = EIO after, once; \
                     write@temporary#2 in flush#1 = short then ENOSPC, for ever; \
-                    stat@session#3 in load#1 = actor swap-fifo, 3 times";
+                    stat@session#3 in load#1 = actor swap-fifo, 3 times; \
+                    fsync@temporary#1 in append#1 = EIO dropping, once; \
+                    fsync@root#1 in append#1 = lies, once";
         let plan: Plan = text.parse().unwrap();
         assert_eq!(plan.to_string(), text);
-        assert_eq!(plan.0.len(), 3);
+        assert_eq!(plan.0.len(), 5);
         assert_eq!(plan.0[0].kind, Kind::After(Errno::EIO));
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use session_tree::Errno;
 
+use crate::disk::SyncFault;
 use crate::fault::{Actor, During, Fault, Kind, Op, Plan, Span, Target};
 
 /// How a system call ended, as the store saw it.
@@ -54,6 +55,7 @@ struct State {
     open: usize,
     lifted: bool,
     act: Option<Arc<dyn Fn(Actor) + Send + Sync>>,
+    after: Option<Arc<dyn Fn(&Event) + Send + Sync>>,
 }
 
 struct Armed {
@@ -70,13 +72,14 @@ impl Injector {
     pub fn new(plan: &Plan, act: impl Fn(Actor) + Send + Sync + 'static) -> Injector {
         Injector(Arc::new(Mutex::new(State {
             plan: plan.0.iter().map(|fault| Armed { fault: fault.clone(), fired: 0 }).collect(),
-            during: During { call: "setup".to_owned(), nth: 1 },
+            during: During { call: "setup".into(), nth: 1 },
             counts: Vec::new(),
             trace: Vec::new(),
             killed: false,
             open: 0,
             lifted: false,
             act: Some(Arc::new(act)),
+            after: None,
         })))
     }
 
@@ -85,10 +88,15 @@ impl Injector {
         Injector::new(&Plan::default(), |_| {})
     }
 
+    /// `after` is told of every call, once it has had its effect.
+    pub fn observe(&self, after: impl Fn(&Event) + Send + Sync + 'static) {
+        self.lock_state().after = Some(Arc::new(after));
+    }
+
     /// What follows belongs to the `nth` store call named `call`.
     pub fn begin(&self, call: &str, nth: u32) {
         let mut state = self.lock_state();
-        state.during = During { call: call.to_owned(), nth };
+        state.during = During { call: call.into(), nth };
         state.counts.clear();
     }
 
@@ -172,6 +180,24 @@ impl Injector {
         })
     }
 
+    /// An fsync; `run` is told how it shall misbehave, if it shall.
+    pub(crate) fn fsync(
+        &self,
+        target: Target,
+        run: impl FnOnce(Option<SyncFault>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.decide(Op::Fsync, target, |kind| {
+            let result = match kind {
+                Some(Kind::Before(errno)) => Err(errno),
+                Some(Kind::After(errno)) => run(None).and(Err(errno)),
+                Some(Kind::SyncDrops(errno)) => run(Some(SyncFault::FailMarkingClean(errno))),
+                Some(Kind::SyncLies) => run(Some(SyncFault::SucceedDoingNothing)),
+                _ => run(None),
+            };
+            (result, result.map_or_else(Outcome::Failed, |()| Outcome::Done))
+        })
+    }
+
     /// A try at a lock.
     pub(crate) fn lock(
         &self,
@@ -216,13 +242,16 @@ impl Injector {
             act(actor);
         }
         let (result, outcome) = run(fault);
-        let mut state = self.lock_state();
-        state.record(op, target, nth, outcome, at);
-        if fault == Some(Kind::KillAfter) {
-            state.killed = true;
-            return Err(crate::disk::KILLED);
+        let watched = {
+            let mut state = self.lock_state();
+            state.record(op, target, nth, outcome, at);
+            state.killed |= fault == Some(Kind::KillAfter);
+            state.after.clone().and_then(|after| Some((after, state.trace.last().cloned()?)))
+        };
+        if let Some((after, event)) = watched {
+            after(&event);
         }
-        result
+        if fault == Some(Kind::KillAfter) { Err(crate::disk::KILLED) } else { result }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, State> {

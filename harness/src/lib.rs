@@ -3,21 +3,25 @@
 
 pub mod call;
 pub mod cli;
+pub mod crash;
 pub mod diagnose;
 pub mod disk;
 pub mod exit_code;
 pub mod fault;
 pub mod generate;
+pub mod hooks;
 pub mod inject;
 pub mod model;
 pub mod outsider;
 pub mod promise;
 pub mod replay;
 pub mod report;
+pub mod requirement;
 pub mod role;
 pub mod scenario;
 pub mod stage;
 pub mod subject;
 pub mod suite;
 pub mod tree_view;
+pub mod workload;
 pub mod world;

@@ -39,7 +39,7 @@ promises! {
     CauseIsKept = "cause-is-kept", ["C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10", "C11", "C27"], "an I/O error names the error number that struck and the stage it struck in";
     NoHiddenFailure = "no-hidden-failure", ["C3", "C4", "C10"], "a failure that the protocol cannot do without is not reported as success";
     NothingLeaks = "nothing-leaks", ["C22", "S8"], "no descriptor and no lock outlives a call, but the store's own two descriptors";
-    NoStray = "no-stray", ["C22", "C2", "X3"], "no temporary outlives a call, but where its identity was never learnt or its removal failed";
+    NoStray = "no-stray", ["C22", "C2"], "no temporary outlives a call, but where its identity was never learnt or its removal failed";
     ForeignUntouched = "foreign-untouched", ["C21", "C22"], "no file of anybody else is changed or removed";
     NoSilentContinuation = "no-silent-continuation", ["S2", "S4", "S3"], "a file or directory that was replaced behind the store's back is reported, not silently continued";
     PoisonHolds = "poison-holds", ["C20"], "a poisoned store refuses everything that touches the disk, and writes nothing";

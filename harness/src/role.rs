@@ -7,6 +7,7 @@ use crate::fault::Role;
 const TEMPORARY: &[u8] = b".pify-session-";
 const MARKER: &[u8] = b".pify-session-recovery";
 const RESTORE: &[u8] = b".pify-session-restore-";
+const ASIDE: &[u8] = b".pify-session-aside-";
 
 /// The role of `name` in the directory of a session file called `session`.
 pub fn of(name: &OsStr, session: &OsStr) -> Role {
@@ -17,6 +18,7 @@ pub fn of(name: &OsStr, session: &OsStr) -> Role {
         b"" => Role::Session,
         _ if rest == MARKER => Role::Marker,
         _ if rest.starts_with(RESTORE) => Role::Restore,
+        _ if rest.starts_with(ASIDE) => Role::Aside,
         _ if rest.starts_with(TEMPORARY) => Role::Temporary,
         _ => Role::Other,
     }
@@ -32,6 +34,7 @@ mod tests {
         assert_eq!(role("a.jsonl"), Role::Session);
         assert_eq!(role("a.jsonl.pify-session-recovery"), Role::Marker);
         assert_eq!(role("a.jsonl.pify-session-restore-7-x"), Role::Restore);
+        assert_eq!(role("a.jsonl.pify-session-aside-7-x"), Role::Aside);
         assert_eq!(role("a.jsonl.pify-session-7-x"), Role::Temporary);
         assert_eq!(role("a.jsonl.bak"), Role::Other);
         assert_eq!(role("b.jsonl"), Role::Other);

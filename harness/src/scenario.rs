@@ -102,6 +102,9 @@ pub enum HarnessError {
     /// A plan does not parse.
     #[error(transparent)]
     Plan(#[from] crate::fault::PlanError),
+    /// A token names a cut that its workload does not have.
+    #[error("the workload has no such state; was the token made by another release?")]
+    NoSuchState,
     /// A session that ships with the harness does not load.
     #[error("a session that the harness starts from does not load: {0}")]
     Session(String),

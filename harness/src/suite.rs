@@ -1,3 +1,4 @@
 //! The suites.
 
+pub mod crash;
 pub mod faults;

@@ -15,6 +15,9 @@ use crate::inject::{Injector, Open};
 use crate::outsider::Outsider;
 use crate::role;
 
+/// The directory of every simulated session.
+const SIMULATED_ROOT: &str = "/sessions";
+
 /// Where a case runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
@@ -43,9 +46,23 @@ impl World {
             Backend::Real => (Outsider::real(), Some(tempfile::tempdir()?)),
         };
         let root =
-            real.as_ref().map_or_else(|| PathBuf::from("/sessions"), |dir| dir.path().join("sessions"));
+            real.as_ref().map_or_else(|| PathBuf::from(SIMULATED_ROOT), |dir| dir.path().join("sessions"));
         outsider.mkdir(&root)?;
         Ok(World { outsider, session: root.join(name), next_process: 100, _real: real })
+    }
+
+    /// A world on a disk that has a directory for a session file called `name` already, made by another world.
+    pub fn on(disk: Disk, name: &str) -> World {
+        let session = Path::new(SIMULATED_ROOT).join(name);
+        World { outsider: Outsider::simulated(disk), session, next_process: 100, _real: None }
+    }
+
+    /// The simulated disk; none for a real directory.
+    pub fn disk(&self) -> Option<&Disk> {
+        match &self.outsider {
+            Outsider::Simulated(disk) => Some(disk),
+            Outsider::Real => None,
+        }
     }
 
     /// The session file's path.
@@ -75,8 +92,12 @@ impl World {
             Outsider::Simulated(disk) => Below::Simulated(disk.process(self.next_process)),
             Outsider::Real => Below::Real { ops: OsFileOps::new(), locks: PathLocks::new() },
         };
+        let disk = match &self.outsider {
+            Outsider::Simulated(disk) => Some(disk.clone()),
+            Outsider::Real => None,
+        };
         let session = Arc::from(self.session.file_name().unwrap_or_default());
-        WorldOps { below, pid: self.next_process, injector: injector.clone(), session }
+        WorldOps { below, disk, pid: self.next_process, injector: injector.clone(), session }
     }
 
     /// Ends the process behind `ops`: descriptors and locks are gone, and no later call of it has an effect.
@@ -99,6 +120,7 @@ impl World {
 #[derive(Clone)]
 pub struct WorldOps {
     below: Below,
+    disk: Option<Disk>,
     pid: u32,
     injector: Injector,
     session: Arc<OsStr>,
@@ -160,6 +182,11 @@ impl WorldOps {
 
     fn one(&self, name: &OsStr) -> Target {
         Target::one(self.role(name))
+    }
+
+    /// The machine below; a real directory has no fsync that misbehaves.
+    fn disk(&self) -> Result<&Disk, Errno> {
+        self.disk.as_ref().ok_or(Errno::ENOTSUP)
     }
 
     fn file(&self, below: FileBelow, role: Role) -> WorldFile {
@@ -258,8 +285,12 @@ impl FileOps for WorldOps {
     }
 
     fn sync_dir(&self, dir: &WorldDir) -> Result<(), Errno> {
-        self.injector
-            .call(Op::Fsync, Target::one(Role::Root), || on_dir!(self, dir, |ops, inner| ops.sync_dir(inner)))
+        self.injector.fsync(Target::one(Role::Root), |fault| match (&self.below, &dir.below, fault) {
+            (Below::Simulated(_), DirBelow::Simulated(inner), Some(fault)) => {
+                self.disk()?.sync_dir_with_fault(inner, fault)
+            }
+            _ => on_dir!(self, dir, |ops, inner| ops.sync_dir(inner)),
+        })
     }
 
     fn stat(&self, file: &WorldFile) -> Result<FileStat, Errno> {
@@ -288,8 +319,12 @@ impl FileOps for WorldOps {
     }
 
     fn sync(&self, file: &WorldFile) -> Result<(), Errno> {
-        self.injector
-            .call(Op::Fsync, Target::one(file.role), || on_file!(self, file, |ops, inner| ops.sync(inner)))
+        self.injector.fsync(Target::one(file.role), |fault| match (&self.below, &file.below, fault) {
+            (Below::Simulated(_), FileBelow::Simulated(inner), Some(fault)) => {
+                self.disk()?.sync_with_fault(inner, fault)
+            }
+            _ => on_file!(self, file, |ops, inner| ops.sync(inner)),
+        })
     }
 
     fn close(&self, file: WorldFile) -> Result<(), Errno> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use session_tree::recover::{self as core, Choice, Inspection, State, Stray};
 use session_tree::{Code, Error};
 
-use super::CliError;
+use super::{CliError, screen};
 use crate::diagnose::harmless;
 use crate::exit_code::Exit;
 
@@ -161,7 +161,7 @@ impl Told {
             out = self.text.into_bytes();
         }
         let mut stream = io::stdout().lock();
-        super::is_read(stream.write_all(&out).and_then(|()| stream.flush()))?;
+        screen::is_read(stream.write_all(&out).and_then(|()| stream.flush()))?;
         Ok(self.exit)
     }
 }
@@ -170,7 +170,7 @@ impl Told {
 fn failed(file: &Path, error: &Error, refused: Option<&Inspection>, as_json: bool) -> Result<Exit, CliError> {
     let exit = if refused.is_some() || error.in_flight() { Exit::Violations } else { Exit::Harness };
     if !as_json {
-        super::is_read(io::stderr().lock().write_all(text::error(error, refused).as_bytes()))?;
+        screen::is_read(io::stderr().lock().write_all(text::error(error, refused).as_bytes()))?;
     }
     let text = refused.map(|inspection| text::inspection(file, inspection)).unwrap_or_default();
     Told { text, json: json::error(file, error, refused), exit }.tell(as_json)

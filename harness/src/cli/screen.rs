@@ -1,11 +1,14 @@
 //! What a stream can show.
 
+use std::io;
+
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice as Shown};
 use clap::ColorChoice;
 use rustix::fd::AsFd;
 use rustix::termios::tcgetwinsize;
 
+use super::CliError;
 use crate::diagnose::Canvas;
 
 /// Columns where the stream is no terminal, or does not say.
@@ -26,5 +29,13 @@ pub(super) fn columns(stream: &impl AsFd) -> usize {
     match tcgetwinsize(stream) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
         _ => COLUMNS,
+    }
+}
+
+/// Whether the reader is still there. One that has gone away is no failure, and changes no verdict.
+pub(super) fn is_read(written: io::Result<()>) -> Result<bool, CliError> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => Ok(written.map(|()| true)?),
     }
 }

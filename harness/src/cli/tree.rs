@@ -39,17 +39,17 @@ pub(super) fn tree(options: &Tree) -> Result<Exit, CliError> {
         Ok(store) if options.json => harmless::write_json(&mut text, &to_json(store, options)?)?,
         Ok(store) => {
             text.extend(render(store, options, screen::columns(&out))?.into_bytes());
-            super::is_read(err.write_all(verdict.torn_tail(canvas).unwrap_or_default().as_bytes()))?;
+            screen::is_read(err.write_all(verdict.torn_tail(canvas).unwrap_or_default().as_bytes()))?;
         }
         Err(_) if options.json => harmless::write_json(&mut text, &verdict.to_json())?,
         Err(_) => {
-            super::is_read(err.write_all(verdict.to_text(canvas).as_bytes()))?;
+            screen::is_read(err.write_all(verdict.to_text(canvas).as_bytes()))?;
         }
     }
     if options.json {
         text.push(b'\n');
     }
-    super::is_read(out.write_all(&text).and_then(|()| out.flush()))?;
+    screen::is_read(out.write_all(&text).and_then(|()| out.flush()))?;
     Ok(if loaded.is_ok() { Exit::Holds } else { Exit::Violations })
 }
 

@@ -43,7 +43,7 @@ pub(super) fn verify(options: &Verify) -> Result<Exit, CliError> {
             text.extend(verdict.to_text(canvas).into_bytes());
         }
         // Flushed, so that each verdict is there as soon as it is known.
-        if !super::is_read(out.write_all(&text).and_then(|()| out.flush()))? {
+        if !screen::is_read(out.write_all(&text).and_then(|()| out.flush()))? {
             break;
         }
     }

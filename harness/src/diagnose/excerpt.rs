@@ -195,15 +195,15 @@ mod tests {
         Some((excerpt.text, caret))
     }
 
-    fn some(text: &str, caret: &str) -> Option<(String, String)> {
-        Some((text.to_owned(), caret.to_owned()))
+    fn excerpt(text: &str, caret: &str) -> (String, String) {
+        (text.to_owned(), caret.to_owned())
     }
 
     #[test]
     fn a_short_line_is_shown_whole_and_alone() {
-        assert_eq!(shown(b"one\nt\xc3\xa9o\r\nthree", 2, 2, 5, 40), some("téo", "é"));
-        assert_eq!(shown(b"one\ntwo\nthree", 3, 6, 13, 40), some("three", ""));
-        assert_eq!(shown(b"", 1, 1, 0, 40), some("", ""));
+        assert_eq!(shown(b"one\nt\xc3\xa9o\r\nthree", 2, 2, 5, 40), Some(excerpt("téo", "é")));
+        assert_eq!(shown(b"one\ntwo\nthree", 3, 6, 13, 40), Some(excerpt("three", "")));
+        assert_eq!(shown(b"", 1, 1, 0, 40), Some(excerpt("", "")));
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod tests {
     #[test]
     fn the_room_that_one_side_does_not_need_goes_to_the_other() {
         let file = [b"!".as_slice(), &[b'x'; 100]].concat();
-        assert_eq!(shown(&file, 1, 1, 0, 11), some("!xxxxxxxxxx…", "!"));
-        assert_eq!(shown(&[b'x'; 100], 1, 101, 100, 11), some("…xxxxxxxxxx", ""));
+        assert_eq!(shown(&file, 1, 1, 0, 11), Some(excerpt("!xxxxxxxxxx…", "!")));
+        assert_eq!(shown(&[b'x'; 100], 1, 101, 100, 11), Some(excerpt("…xxxxxxxxxx", "")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use session_tree::Errno;
 use session_tree::file_ops::{Access, FileKind};
 
 use super::node::{Body, DataChange, DataEdit, DirectoryBody, FileBody, Node};
-use super::path::{READ, SEARCH, WRITE, check_name, is_dots};
+use super::path::{READ, WRITE, check_name, is_dots};
 use super::state::{Descriptor, State, Who, name_of};
 use super::{Attributes, NodeId};
 
@@ -118,8 +118,8 @@ impl State {
     ) -> Result<(), Errno> {
         check_name(from.1)?;
         check_name(to.1)?;
-        self.permit(who, from.0, SEARCH)?;
-        self.permit(who, to.0, SEARCH)?;
+        self.enter(who, from.0, from.1)?;
+        self.enter(who, to.0, to.1)?;
         if is_dots(from.1) || is_dots(to.1) {
             return Err(Errno::EBUSY);
         }
@@ -144,7 +144,7 @@ impl State {
     /// `EISDIR`, `EROFS`, `ENOENT`, `EACCES`, `EPERM`, `ENAMETOOLONG`, `EINVAL`.
     pub(super) fn unlink(&mut self, who: Who, dir: NodeId, name: &OsStr) -> Result<(), Errno> {
         check_name(name)?;
-        self.permit(who, dir, SEARCH)?;
+        self.enter(who, dir, name)?;
         if is_dots(name) {
             return Err(Errno::EISDIR);
         }
@@ -164,6 +164,7 @@ impl State {
     /// `EINVAL`, `EROFS`, `ENOENT`, `EACCES`, `EPERM`, `ENOTDIR`, `ENOTEMPTY`, `ENAMETOOLONG`.
     pub(super) fn remove_directory(&mut self, who: Who, dir: NodeId, name: &OsStr) -> Result<(), Errno> {
         check_name(name)?;
+        self.enter(who, dir, name)?;
         if is_dots(name) {
             return Err(Errno::EINVAL);
         }
@@ -236,14 +237,15 @@ impl State {
     }
 
     /// # Errors
-    /// `EISDIR`, `EINVAL`, `EFBIG`, `ENOSPC`, `EROFS`.
-    pub(super) fn truncate(&mut self, id: NodeId, size: u64) -> Result<(), Errno> {
+    /// `EISDIR`, `EINVAL`, `EROFS`, `EACCES`, `EFBIG`, `ENOSPC`.
+    pub(super) fn truncate(&mut self, who: Who, id: NodeId, size: u64) -> Result<(), Errno> {
         let before = match self.node(id).kind() {
             FileKind::Regular => self.node(id).file_size(),
             FileKind::Directory => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
         };
         self.may_write_disk()?;
+        self.permit(who, id, WRITE)?;
         if size > self.options.largest_file {
             return Err(Errno::EFBIG);
         }
@@ -253,6 +255,7 @@ impl State {
         let at = self.tick();
         self.bytes = self.bytes - before + size;
         self.edit(at, id, DataEdit::Resize { size }, |bytes| bytes.resize(size as usize, 0));
+        self.drop_privileges(who, at, id);
         Ok(())
     }
 
@@ -273,7 +276,27 @@ impl State {
         Ok(())
     }
 
-    fn first_attributes(&self, who: Who, dir: NodeId, mode: u32, body: &Body) -> Attributes {
+    /// # Errors
+    /// `EROFS`, `EPERM`.
+    pub(super) fn set_owner(&mut self, who: Who, id: NodeId, owner: u32, group: u32) -> Result<(), Errno> {
+        self.may_write_disk()?;
+        if who.user != 0 {
+            return Err(Errno::EPERM);
+        }
+        let node = self.node(id);
+        let mut mode = node.attributes.mode;
+        if !node.is_directory() {
+            mode &= !SET_USER;
+            if mode & GROUP_EXECUTE != 0 {
+                mode &= !SET_GROUP;
+            }
+        }
+        let at = self.tick();
+        self.node_mut(id).set_attributes(at, Attributes { mode, owner, group });
+        Ok(())
+    }
+
+    pub(super) fn first_attributes(&self, who: Who, dir: NodeId, mode: u32, body: &Body) -> Attributes {
         let parent = self.node(dir).attributes;
         let inherits = parent.mode & SET_GROUP != 0;
         let group = if inherits { parent.group } else { who.group };

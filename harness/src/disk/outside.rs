@@ -1,4 +1,5 @@
-//! Someone else on the machine: acts with all rights and without a process, descriptors or locks.
+//! Someone else on the machine: acts without a process, descriptors or locks, and with all rights unless
+//! [`Disk::act_as`] says otherwise.
 //!
 //! Paths begin at the root, whether or not they begin with a slash. The disk's limits hold here too. Nothing is
 //! durable before [`Disk::sync_all`] or an fsync of the file and its directory.
@@ -8,11 +9,12 @@ use std::io::IoSlice;
 use std::path::Path;
 
 use session_tree::Errno;
-use session_tree::file_ops::FileStat;
+use session_tree::file_ops::{FileKind, FileStat};
 
 use super::node::Body;
+use super::path::{READ, WRITE};
 use super::state::{State, Who, name_of};
-use super::{Attributes, Disk, NodeId};
+use super::{Disk, NodeId};
 
 const DIRECTORY_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
@@ -20,6 +22,11 @@ const FILE_MODE: u32 = 0o644;
 const TARGET_LIMIT: usize = 4_095;
 
 impl Disk {
+    /// From now on the methods of this page act as this user and group, with the rights that these have.
+    pub fn act_as(&self, user: u32, group: u32) {
+        self.state().outsider = Who { user, group, umask: 0 };
+    }
+
     /// Creates a directory of mode 0755.
     ///
     /// # Errors
@@ -71,10 +78,16 @@ impl Disk {
     /// Writes over the first bytes of an existing file.
     ///
     /// # Errors
-    /// As `open` and `write`; `ENOSPC` also where only a part was written.
+    /// As `open` with `O_NOFOLLOW | O_NONBLOCK` and `write`; `ENOSPC` also where only a part was written.
     pub fn overwrite_in_place(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> Result<(), Errno> {
         let mut state = self.state();
         let id = state.existing(path.as_ref().as_os_str())?;
+        match state.node(id).kind() {
+            FileKind::Regular => state.permit(state.outsider, id, WRITE)?,
+            FileKind::Directory => return Err(Errno::EISDIR),
+            FileKind::Symlink => return Err(Errno::ELOOP),
+            FileKind::Fifo | FileKind::Other => return Err(Errno::ENXIO),
+        }
         state.write_all(id, bytes.as_ref())
     }
 
@@ -85,7 +98,8 @@ impl Disk {
     pub fn truncate(&self, path: impl AsRef<Path>, size: u64) -> Result<(), Errno> {
         let mut state = self.state();
         let id = state.existing(path.as_ref().as_os_str())?;
-        state.truncate(id, size)
+        let who = state.outsider;
+        state.truncate(who, id, size)
     }
 
     /// Removes a name: of an empty directory, or of anything else.
@@ -94,7 +108,7 @@ impl Disk {
     /// As `unlink` and `rmdir`.
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<(), Errno> {
         let mut state = self.state();
-        let (dir, name) = state.resolve_parent(Who::OUTSIDE, path.as_ref().as_os_str())?;
+        let (dir, name) = state.resolve_parent(state.outsider, path.as_ref().as_os_str())?;
         state.remove(dir, name)
     }
 
@@ -112,9 +126,10 @@ impl Disk {
     /// As `rename`.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Errno> {
         let mut state = self.state();
-        let from = state.resolve_parent(Who::OUTSIDE, from.as_ref().as_os_str())?;
-        let to = state.resolve_parent(Who::OUTSIDE, to.as_ref().as_os_str())?;
-        state.rename(Who::OUTSIDE, from, to)
+        let who = state.outsider;
+        let from = state.resolve_parent(who, from.as_ref().as_os_str())?;
+        let to = state.resolve_parent(who, to.as_ref().as_os_str())?;
+        state.rename(who, from, to)
     }
 
     /// Gives a file a further name.
@@ -123,33 +138,36 @@ impl Disk {
     /// As `link`.
     pub fn hard_link(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Errno> {
         let mut state = self.state();
-        let from = state.resolve_parent(Who::OUTSIDE, from.as_ref().as_os_str())?;
-        let to = state.resolve_parent(Who::OUTSIDE, to.as_ref().as_os_str())?;
-        state.link(Who::OUTSIDE, from, to)
+        let who = state.outsider;
+        let from = state.resolve_parent(who, from.as_ref().as_os_str())?;
+        state.find(who, from.0, from.1)?;
+        let to = state.resolve_parent(who, to.as_ref().as_os_str())?;
+        state.link(who, from, to)
     }
 
     /// Sets the permission bits.
     ///
     /// # Errors
-    /// As `chmod`.
+    /// As `chmod`; `ENOTSUP` for a symlink, which is not followed.
     pub fn chmod(&self, path: impl AsRef<Path>, mode: u32) -> Result<(), Errno> {
         let mut state = self.state();
         let id = state.existing(path.as_ref().as_os_str())?;
-        state.set_mode(Who::OUTSIDE, id, mode)
+        if state.node(id).kind() == FileKind::Symlink {
+            return Err(Errno::ENOTSUP);
+        }
+        let who = state.outsider;
+        state.set_mode(who, id, mode)
     }
 
-    /// Sets the owner. The bits that lend the owner's rights stay as they are.
+    /// Sets the owner; of anything but a directory, the bits that lend the owner's rights are gone then.
     ///
     /// # Errors
-    /// As `lchown`.
+    /// As `lchown`; `EPERM` for anyone but user 0.
     pub fn chown(&self, path: impl AsRef<Path>, owner: u32, group: u32) -> Result<(), Errno> {
         let mut state = self.state();
         let id = state.existing(path.as_ref().as_os_str())?;
-        state.may_write_disk()?;
-        let at = state.tick();
-        let mode = state.node(id).attributes.mode;
-        state.node_mut(id).set_attributes(at, Attributes { mode, owner, group });
-        Ok(())
+        let who = state.outsider;
+        state.set_owner(who, id, owner, group)
     }
 
     /// A regular file's bytes.
@@ -159,6 +177,7 @@ impl Disk {
     pub fn read_file(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Errno> {
         let state = self.state();
         let id = state.existing(path.as_ref().as_os_str())?;
+        state.permit(state.outsider, id, READ)?;
         match &state.node(id).body {
             Body::File(file) => Ok(file.bytes.to_vec()),
             Body::Directory(_) => Err(Errno::EISDIR),
@@ -188,6 +207,7 @@ impl Disk {
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>, Errno> {
         let state = self.state();
         let id = state.existing(path.as_ref().as_os_str())?;
+        state.permit(state.outsider, id, READ)?;
         Ok(state.directory(id)?.entries.iter().map(|(name, _)| name.as_ref().to_owned()).collect())
     }
 
@@ -198,32 +218,35 @@ impl Disk {
         body: impl FnOnce(NodeId) -> Body,
     ) -> Result<(), Errno> {
         let mut state = self.state();
-        let (dir, name) = state.resolve_parent(Who::OUTSIDE, path.as_ref().as_os_str())?;
-        state.create(Who::OUTSIDE, dir, name, mode, body(dir)).map(drop)
+        let who = state.outsider;
+        let (dir, name) = state.resolve_parent(who, path.as_ref().as_os_str())?;
+        state.create(who, dir, name, mode, body(dir)).map(drop)
     }
 }
 
 impl State {
     fn existing(&self, path: &OsStr) -> Result<NodeId, Errno> {
-        self.resolve(Who::OUTSIDE, path)
+        self.resolve(self.outsider, path)
     }
 
     fn write_file(&mut self, path: &OsStr, bytes: &[u8]) -> Result<(), Errno> {
-        let (dir, name) = self.resolve_parent(Who::OUTSIDE, path)?;
-        let Some(old) = self.search(Who::OUTSIDE, dir, name)? else {
-            let id = self.create(Who::OUTSIDE, dir, name, FILE_MODE, Body::empty_file())?;
+        let who = self.outsider;
+        let (dir, name) = self.resolve_parent(who, path)?;
+        let Some(old) = self.search(who, dir, name)? else {
+            let id = self.create(who, dir, name, FILE_MODE, Body::empty_file())?;
             return self.write_all(id, bytes);
         };
+        self.may_write_disk()?;
+        self.may_take(who, dir, old)?;
         if self.node(old).is_directory() {
             return Err(Errno::EISDIR);
         }
-        self.may_write_disk()?;
         self.room_for_inode()?;
         if self.room() < bytes.len() as u64 {
             return Err(Errno::ENOSPC);
         }
+        let attributes = self.first_attributes(who, dir, FILE_MODE, &Body::empty_file());
         let at = self.tick();
-        let attributes = Attributes { mode: FILE_MODE, owner: 0, group: 0 };
         let id = self.add(at, attributes, Body::empty_file());
         self.set_entry(at, dir, name_of(name), Some(id));
         self.drop_link(at, old);
@@ -231,27 +254,24 @@ impl State {
     }
 
     fn write_all(&mut self, id: NodeId, bytes: &[u8]) -> Result<(), Errno> {
-        if self.node(id).is_directory() {
-            return Err(Errno::EISDIR);
-        }
-        let written = self.write(Who::OUTSIDE, (id, true), &[IoSlice::new(bytes)], 0)?;
+        let written = self.write(self.outsider, (id, true), &[IoSlice::new(bytes)], 0)?;
         if written < bytes.len() { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
     fn remove(&mut self, dir: NodeId, name: &OsStr) -> Result<(), Errno> {
-        match self.remove_directory(Who::OUTSIDE, dir, name) {
-            Err(Errno::ENOTDIR) => self.unlink(Who::OUTSIDE, dir, name),
+        match self.remove_directory(self.outsider, dir, name) {
+            Err(Errno::ENOTDIR) => self.unlink(self.outsider, dir, name),
             answer => answer,
         }
     }
 
     fn remove_all(&mut self, path: &OsStr) -> Result<(), Errno> {
-        let (dir, name) = self.resolve_parent(Who::OUTSIDE, path)?;
+        let (dir, name) = self.resolve_parent(self.outsider, path)?;
         let mut todo = vec![(dir, name_of(name))];
         while let Some((dir, name)) = todo.last().cloned() {
             match self.remove(dir, &name) {
                 Err(Errno::ENOTEMPTY) => {
-                    let full = self.find(Who::OUTSIDE, dir, &name)?;
+                    let full = self.find(self.outsider, dir, &name)?;
                     todo.extend(self.directory(full)?.entries.iter().map(|(name, _)| (full, name.clone())));
                 }
                 answer => {

@@ -21,10 +21,22 @@ pub(super) const SEARCH: u32 = 1;
 
 const STICKY: u32 = 0o1000;
 
-/// What no lookup is needed to refuse.
+/// What is refused before the kernel is asked: a text that cannot be handed to it, and a name that is a path.
+///
+/// A real directory descriptor would resolve a name with a slash, but the boundary promises single components, so
+/// one with a slash is a defect of the caller.
 ///
 /// # Errors
-/// `ENOENT` for an empty text, `EINVAL` for one with a NUL, `ENAMETOOLONG`.
+/// `EINVAL`.
+pub(super) fn check_name(name: &OsStr) -> Result<(), Errno> {
+    let odd = name.as_bytes().iter().any(|byte| matches!(byte, 0 | b'/'));
+    if odd { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// What is refused of a path or name before anything is looked up.
+///
+/// # Errors
+/// `EINVAL`, `ENOENT` for an empty text, `ENAMETOOLONG`.
 pub(super) fn check_path(path: &OsStr) -> Result<(), Errno> {
     if path.as_bytes().contains(&0) {
         return Err(Errno::EINVAL);
@@ -34,16 +46,6 @@ pub(super) fn check_path(path: &OsStr) -> Result<(), Errno> {
         PATH_MAX.. => Err(Errno::ENAMETOOLONG),
         _ => Ok(()),
     }
-}
-
-/// As [`check_path`], for one component.
-///
-/// # Errors
-/// As there, and `EINVAL` for a slash: a real directory descriptor would resolve it, but the boundary promises
-/// single components, so one with a slash is a defect of the caller.
-pub(super) fn check_name(name: &OsStr) -> Result<(), Errno> {
-    check_path(name)?;
-    if name.as_bytes().contains(&b'/') { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 pub(super) fn is_dots(name: &OsStr) -> bool {
@@ -57,7 +59,7 @@ impl State {
     /// `EACCES`; `ENOENT` in a removed directory; `ENAMETOOLONG`.
     pub(super) fn search(&self, who: Who, dir: NodeId, name: &OsStr) -> Result<Option<NodeId>, Errno> {
         let directory = self.directory(dir)?;
-        self.permit(who, dir, SEARCH)?;
+        self.enter(who, dir, name)?;
         match name.as_bytes() {
             b"." => return Ok(Some(dir)),
             b".." => return Ok(Some(directory.parent)),
@@ -70,6 +72,15 @@ impl State {
             return Err(Errno::ENAMETOOLONG);
         }
         Ok(directory.entries.get(name))
+    }
+
+    /// What [`State::search`] refuses whatever the directory holds.
+    ///
+    /// # Errors
+    /// `EINVAL`, `ENOENT`, `ENAMETOOLONG`, `EACCES`.
+    pub(super) fn enter(&self, who: Who, dir: NodeId, name: &OsStr) -> Result<(), Errno> {
+        check_path(name)?;
+        self.permit(who, dir, SEARCH)
     }
 
     /// As [`State::search`], where there must be something.
@@ -104,6 +115,7 @@ impl State {
                         return Err(Errno::ELOOP);
                     }
                     followed += 1;
+                    self.may_follow(who, at, next)?;
                     if target.as_bytes().starts_with(b"/") {
                         at = ROOT;
                     }
@@ -130,6 +142,7 @@ impl State {
             0 => ROOT,
             _ => self.resolve(who, OsStr::from_bytes(&bytes[..start]))?,
         };
+        self.permit(who, dir, SEARCH)?;
         Ok((dir, OsStr::from_bytes(&bytes[start..end])))
     }
 
@@ -148,6 +161,20 @@ impl State {
             attributes.mode
         };
         if granted & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Whether a symlink may be followed: a stranger's in a directory where anyone may plant one may not.
+    ///
+    /// # Errors
+    /// `EACCES`.
+    fn may_follow(&self, who: Who, dir: NodeId, link: NodeId) -> Result<(), Errno> {
+        let of_dir = self.node(dir).attributes;
+        let of_link = self.node(link).attributes;
+        let anyone = of_dir.mode & (STICKY | WRITE) == STICKY | WRITE;
+        if self.options.protected_symlinks && anyone && ![who.user, of_dir.owner].contains(&of_link.owner) {
+            return Err(Errno::EACCES);
+        }
+        Ok(())
     }
 
     /// Whether names may be added to `dir`.

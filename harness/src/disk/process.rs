@@ -10,7 +10,7 @@ use session_tree::file_ops::{Access, FileOps, FileStat, Lock, MAX_PAUSE_MS, Tag}
 use session_tree::{Errno, PathLocks};
 
 use super::node::Body;
-use super::path::{READ, check_name, check_path};
+use super::path::{READ, SEARCH, check_name, check_path};
 use super::state::{Handle, State, Who, timestamp};
 use super::{Machine, NodeId};
 
@@ -118,6 +118,7 @@ impl FileOps for Process {
     fn create_new(&self, dir: &SimDir, name: &OsStr, mode: u32) -> Result<SimFile, Errno> {
         self.call_on(&dir.0, |state, who, dir| {
             check_name(name)?;
+            check_path(name)?;
             state.room_for_descriptor(self.instance)?;
             let node = state.create(who, dir, name, mode, Body::empty_file())?;
             Ok(SimFile(self.opened(state, node, true)))
@@ -127,6 +128,7 @@ impl FileOps for Process {
     fn open(&self, dir: &SimDir, name: &OsStr, access: Access) -> Result<SimFile, Errno> {
         self.call_on(&dir.0, |state, who, dir| {
             check_name(name)?;
+            check_path(name)?;
             state.room_for_descriptor(self.instance)?;
             let node = state.openable(who, dir, name, access)?;
             Ok(SimFile(self.opened(state, node, access == Access::ReadWrite)))
@@ -147,9 +149,9 @@ impl FileOps for Process {
 
     fn list(&self, dir: &SimDir) -> Result<Vec<OsString>, Errno> {
         self.call_on(&dir.0, |state, who, dir| {
-            // The real implementation opens the directory anew, so as not to share a position.
+            // The real implementation opens `.` in it, so as not to share a position.
             state.room_for_descriptor(self.instance)?;
-            state.permit(who, dir, READ)?;
+            state.permit(who, dir, READ | SEARCH)?;
             Ok(state.directory(dir)?.entries.iter().map(|(name, _)| name.as_ref().to_owned()).collect())
         })
     }

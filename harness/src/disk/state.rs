@@ -44,6 +44,8 @@ pub(super) struct State {
     vacant_descriptors: Vec<u32>,
     next_serial: u64,
     processes: Vec<Instance>,
+    /// As whom someone acts who is no process of the simulation.
+    pub(super) outsider: Who,
     /// The next unique part for each process id; outlives processes, so that a restarted one draws new names.
     tags: Vec<(u32, u64)>,
 }
@@ -80,8 +82,7 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// Someone who is no process of the simulation.
-    pub(super) const OUTSIDE: Who = Who { user: 0, group: 0, umask: 0 };
+    pub(super) const ROOT: Who = Who { user: 0, group: 0, umask: 0 };
 }
 
 impl State {
@@ -121,6 +122,7 @@ impl State {
             vacant_descriptors: Vec::new(),
             next_serial: 0,
             processes: Vec::new(),
+            outsider: Who::ROOT,
             tags: Vec::new(),
         }
     }
@@ -143,6 +145,7 @@ impl State {
             vacant_descriptors: Vec::new(),
             next_serial: self.next_serial,
             processes: Vec::new(),
+            outsider: self.outsider,
             tags: self.tags.clone(),
         };
         // Inodes that only a descriptor kept are gone with the descriptors.
@@ -160,6 +163,7 @@ impl State {
     pub(super) fn continue_from(&mut self, before: &State) {
         self.clock = before.clock;
         self.journal = before.clock;
+        self.outsider = before.outsider;
         self.tags.clone_from(&before.tags);
     }
 
@@ -330,7 +334,7 @@ impl State {
     pub(super) fn process(&mut self, pid: u32, who: Option<Who>) -> (usize, PathLocks) {
         let alive = self.processes.iter().position(|it| it.alive && it.pid == pid);
         let place = alive.unwrap_or_else(|| {
-            let who = Who { umask: 0o022, ..Who::OUTSIDE };
+            let who = Who { umask: 0o022, ..Who::ROOT };
             self.processes.push(Instance { pid, alive: true, who, open: 0, locks: PathLocks::new() });
             self.processes.len() - 1
         });
@@ -494,5 +498,29 @@ pub(super) fn timestamp(clock: u64) -> Timestamp {
     Timestamp {
         seconds: EPOCH_SECONDS + (clock / 1_000_000_000).cast_signed(),
         nanoseconds: (clock % 1_000_000_000) as u32,
+    }
+}
+
+#[cfg(test)]
+impl State {
+    /// Inodes that a name or a descriptor keeps, found by looking at all names and descriptors.
+    pub(super) fn living_nodes(&self) -> Vec<NodeId> {
+        let mut living = vec![ROOT];
+        let mut next = 0;
+        while let Some(id) = living.get(next).copied() {
+            next += 1;
+            let Body::Directory(directory) = &self.node(id).body else { continue };
+            for (_, child) in directory.entries.iter() {
+                if !living.contains(child) {
+                    living.push(*child);
+                }
+            }
+        }
+        for descriptor in self.descriptors.iter().flatten() {
+            if !living.contains(&descriptor.node) {
+                living.push(descriptor.node);
+            }
+        }
+        living
     }
 }

@@ -92,9 +92,8 @@ impl Case {
     /// The stable id, from which [`Case::from_id`] makes the case again.
     pub fn id(&self) -> String {
         let scenario = self.scenario();
-        let here = format!(" in {}#1", scenario.action.call());
-        let plan = self.plan.to_string().replace(&here, "");
-        let plan = plan.replace("; ", "+").replace(" = ", "=").replace(", ", ",").replace(' ', "_");
+        let here = format!("_in_{}#1", scenario.action.call());
+        let plan = self.plan.slug().replace(&here, "");
         format!("{NAME}/{}/{}/{plan}", scenario.name, self.stage.id())
     }
 
@@ -105,8 +104,7 @@ impl Case {
         let scenario = SCENARIOS.iter().position(|scenario| suite == NAME && scenario.name == name)?;
         let stage = Stage::ALL.iter().copied().find(|known| known.id() == stage)?;
         let call = SCENARIOS[scenario].action.call();
-        let faults: Vec<String> = plan.split('+').map(|fault| spelled_out(fault, call)).collect();
-        Some(Case { scenario, stage, plan: faults.join("; ").parse().ok()? })
+        Some(Case { scenario, stage, plan: Plan::from_slug(plan, Some(call)).ok()? })
     }
 
     /// Requirements that this case is about: its stage's, and those of the promises that every case checks.
@@ -141,15 +139,6 @@ impl Case {
     /// As [`scenario::run`].
     pub fn run(&self, backend: Backend) -> Result<Run, HarnessError> {
         scenario::run(backend, self.scenario(), &self.plan)
-    }
-}
-
-fn spelled_out(fault: &str, call: &str) -> String {
-    let fault = fault.replace('_', " ").replace(',', ", ");
-    match fault.split_once('=') {
-        Some((site, what)) if site.contains(" in ") => format!("{site} = {what}"),
-        Some((site, what)) => format!("{site} in {call}#1 = {what}"),
-        None => fault,
     }
 }
 
@@ -242,7 +231,7 @@ fn run_cases(
 pub fn single_faults(scenario: usize) -> Result<Vec<Case>, HarnessError> {
     let run = scenario::run(Backend::Simulated, &SCENARIOS[scenario], &Plan::default())?;
     let own_faults = run.fired.len();
-    let during = During { call: SCENARIOS[scenario].action.call().to_owned(), nth: 1 };
+    let during = During { call: SCENARIOS[scenario].action.call().into(), nth: 1 };
     let events: Vec<Event> = run.trace.into_iter().filter(|event| event.during == during).collect();
     let stages = stage::of_clean_trace(&during.call, &events);
     // A scenario with faults of its own is about what they lead to.
@@ -327,6 +316,27 @@ fn second_kinds(event: &Event) -> Vec<(Kind, Span)> {
 
 /// Every fault that can strike at the place of `event`.
 fn faults_at(event: &Event, action: Action) -> Vec<Fault> {
+    let mut faults = errors_at(event);
+    let mut add = |kind, span| faults.push(Fault { site: site_of(event), kind, span });
+    if event.op == Op::Lock {
+        add(Kind::Held, Span::Times(1));
+        add(Kind::Held, Span::Times(3));
+        add(Kind::Held, Span::Forever);
+    }
+    add(Kind::KillBefore, Span::Times(1));
+    if has_effect(event.op) {
+        add(Kind::KillAfter, Span::Times(1));
+    }
+    for actor in Actor::ALL {
+        if can_act(*actor, action) {
+            add(Kind::Actor(*actor), Span::Times(1));
+        }
+    }
+    faults
+}
+
+/// Every error and short transfer that the system call of `event` can come to.
+pub(super) fn errors_at(event: &Event) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |kind, span| faults.push(Fault { site: site_of(event), kind, span });
     for errno in errors_of(event.op, event.target) {
@@ -351,19 +361,8 @@ fn faults_at(event: &Event, action: Action) -> Vec<Fault> {
         add(Kind::NoProgress, Span::Times(1));
         add(Kind::NoProgress, Span::Forever);
     }
-    if event.op == Op::Lock {
-        add(Kind::Held, Span::Times(1));
-        add(Kind::Held, Span::Times(3));
-        add(Kind::Held, Span::Forever);
-    }
-    add(Kind::KillBefore, Span::Times(1));
-    if has_effect(event.op) {
-        add(Kind::KillAfter, Span::Times(1));
-    }
-    for actor in Actor::ALL {
-        if can_act(*actor, action) {
-            add(Kind::Actor(*actor), Span::Times(1));
-        }
+    if event.op == Op::Fsync {
+        add(Kind::SyncDrops(Errno::EIO), Span::Times(1));
     }
     faults
 }

@@ -154,7 +154,7 @@ fn with_a_deed_at_every_call<Context: Send + 'static, Answer>(
     let (ground, answer, context) = run(&Plan::default());
     check(&ground, answer, context, "undisturbed");
     let trace: Vec<Event> =
-        ground.injector.trace().into_iter().filter(|event| event.during.call == "call").collect();
+        ground.injector.trace().into_iter().filter(|event| &*event.during.call == "call").collect();
     assert!(trace.len() > 10);
     for plan in everywhere(&trace) {
         let (ground, answer, context) = run(&plan);
@@ -199,7 +199,7 @@ fn inspection_and_recovery_in_the_middle_of_a_commit_disturb_nothing_and_take_it
     };
     let (ground, ..) = committing(&Plan::default());
     let trace: Vec<Event> =
-        ground.injector.trace().into_iter().filter(|event| event.during.call == "append").collect();
+        ground.injector.trace().into_iter().filter(|event| &*event.during.call == "append").collect();
     for plan in everywhere(&trace) {
         let (ground, entry, states) = committing(&plan);
         let entry = entry.unwrap_or_else(|error| panic!("{plan}: {error}"));

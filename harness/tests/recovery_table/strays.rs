@@ -130,7 +130,7 @@ fn strays_are_removed_at_any_moment_of_a_commit_and_the_commit_does_not_notice()
     };
     let (ground, _) = run(&Plan::default());
     let trace: Vec<Event> =
-        ground.injector.trace().into_iter().filter(|event| event.during.call == "append").collect();
+        ground.injector.trace().into_iter().filter(|event| &*event.during.call == "append").collect();
     assert!(trace.len() > 20);
     for event in trace {
         let site = Site { op: event.op, target: event.target, nth: event.nth, during: event.during };

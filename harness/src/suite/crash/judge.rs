@@ -1,0 +1,176 @@
+//! Judging a state: a restart, recovery where it refuses, an append, another cut, another restart.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+
+use session_tree::recover;
+
+use super::record::{Camera, Visits, append, load, lock, message, outcomes};
+use super::{History, Options, SESSION, State, Submission};
+use crate::call::{EntryView, Reply};
+use crate::disk::{Disk, Process};
+use crate::inject::Injector;
+use crate::promise::{Promise, Violation};
+use crate::scenario::HarnessError;
+use crate::subject::{InProcess, Subject};
+use crate::world::World;
+
+#[derive(Default)]
+pub(super) struct Verdict {
+    pub(super) violations: Vec<Violation>,
+    pub(super) recovered: bool,
+    pub(super) during_recovery: Visits,
+}
+
+impl Verdict {
+    fn broke(&mut self, promise: Promise, evidence: String) {
+        self.violations.push(Violation { promise, evidence });
+    }
+}
+
+pub(super) const PATH: &str = "/sessions/session.jsonl";
+/// The process that starts after the cut.
+pub(super) const RESTARTED: u32 = 500;
+
+/// Restarts the store on the state, recovers where it refuses, appends, cuts again and loads.
+pub(super) fn judge(state: &State, options: &Options) -> Result<Verdict, HarnessError> {
+    let mut verdict = Verdict::default();
+    let disk = state.disk.fork();
+    let mut subject = InProcess::new(disk.process(RESTARTED));
+    let mut reply = subject.call(&load(PATH, "s", restart_ids()));
+    if is_refused_by_marker(&reply) {
+        verdict.during_recovery = record_recovery(state, options);
+        match recover::recover_with(disk.process(RESTARTED), PATH, None) {
+            Ok(_) => verdict.recovered = true,
+            Err(error) => verdict.broke(Promise::AcknowledgedSurvive, format!("recovery refuses: {error}")),
+        }
+        check_second_recovery(&disk, &mut verdict);
+        reply = subject.call(&load(PATH, "s", restart_ids()));
+    }
+    match reply {
+        Reply::Ok(answer) => {
+            let shown = answer.entries.unwrap_or_default();
+            if !state.history.exists && !state.history.creating {
+                verdict.broke(Promise::NothingInvented, "a session is there that nobody created".to_owned());
+            }
+            match expected(&state.history, &shown, "a restart") {
+                Ok(()) => go_on(&disk, subject, &shown, options, &mut verdict),
+                Err(violation) => verdict.violations.push(violation),
+            }
+        }
+        Reply::Refused(refusal) if !state.history.exists || state.history.suspended => {
+            if !is_absent(&disk) {
+                let text =
+                    format!("a cut within a create leaves a file that does not load: {}", refusal.message);
+                verdict.broke(Promise::AcknowledgedSurvive, text);
+            }
+        }
+        other => verdict.broke(Promise::AcknowledgedSurvive, format!("the restart refuses: {other:?}")),
+    }
+    Ok(verdict)
+}
+
+pub(super) fn restart_ids() -> Vec<String> {
+    vec!["after-1".to_owned()]
+}
+
+pub(super) fn is_refused_by_marker(reply: &Reply) -> bool {
+    matches!(reply, Reply::Refused(refusal) if refusal.code == "SESSION_ROLLBACK_FAILED")
+}
+
+pub(super) fn is_absent(disk: &Disk) -> bool {
+    !disk.exists(PATH)
+}
+
+/// Recovering twice is recovering once.
+pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
+    let before = disk.snapshot();
+    match recover::recover_with(disk.process(RESTARTED), PATH, None) {
+        Ok(again) if again.did.is_empty() => {}
+        other => {
+            verdict.broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"))
+        }
+    }
+    if disk.snapshot() != before {
+        verdict.broke(Promise::FailedMeansOld, "recovering again changes the disk".to_owned());
+    }
+}
+
+/// Everything that cuts within a recovery may leave.
+pub(super) fn record_recovery(state: &State, options: &Options) -> Visits {
+    let disk = state.disk.fork();
+    let camera = Arc::new(Mutex::new(Camera::new(disk.clone(), Arc::clone(&state.history), options)));
+    let eye = Arc::clone(&camera);
+    let injector = Injector::watching();
+    injector.observe(move |event| lock(&eye).see(event));
+    let ops = World::on(disk, SESSION).process(&injector);
+    let _ = recover::recover_with(ops, PATH, None);
+    std::mem::take(&mut lock(&camera).visits)
+}
+
+/// An append after the restart is acknowledged and survives another cut, whatever it loses.
+pub(super) fn go_on(
+    disk: &Disk,
+    mut subject: InProcess<Process>,
+    shown: &[EntryView],
+    options: &Options,
+    verdict: &mut Verdict,
+) {
+    let submission = Submission {
+        parent_id: shown.last().map(|entry| entry.id.clone()),
+        message: message(shown.len() + 1, 0),
+    };
+    let entry = match subject.call(&append("s", &submission)) {
+        Reply::Ok(answer) => answer.entry,
+        other => {
+            return verdict
+                .broke(Promise::GoesOnAfterwards, format!("the append after the restart: {other:?}"));
+        }
+    };
+    for outcome in outcomes(disk, options.profile, options.merge_strays) {
+        let after = disk.after_cut(&outcome);
+        let again = InProcess::new(after.process(RESTARTED + 1)).call(&load(PATH, "s", Vec::new()));
+        let Reply::Ok(answer) = &again else {
+            return verdict
+                .broke(Promise::GoesOnAfterwards, format!("the restart after that append: {again:?}"));
+        };
+        let entries = answer.entries.as_deref().unwrap_or_default();
+        if entries.len() != shown.len() + 1
+            || entries[..shown.len()] != *shown
+            || entries.last() != entry.as_ref()
+        {
+            let text = format!(
+                "after that append and a cut {} entries are there, expected {}",
+                entries.len(),
+                shown.len() + 1
+            );
+            return verdict.broke(Promise::GoesOnAfterwards, text);
+        }
+    }
+}
+
+/// Acknowledged entries in order; then what is in doubt; then the unanswered submission. Nothing else.
+pub(super) fn expected(history: &History, shown: &[EntryView], whence: &str) -> Result<(), Violation> {
+    let acknowledged = &history.acknowledged;
+    let kept = shown.iter().zip(acknowledged).take_while(|(one, other)| one == other).count();
+    if history.suspended && kept == shown.len() {
+        return Ok(());
+    }
+    if kept < acknowledged.len() {
+        let evidence = format!(
+            "{whence} shows {} entries, of which {kept} are as acknowledged; {} were acknowledged",
+            shown.len(),
+            acknowledged.len()
+        );
+        return Err(Violation { promise: Promise::AcknowledgedSurvive, evidence });
+    }
+    let mut allowed = history.doubtful.iter().chain(&history.unanswered);
+    for entry in &shown[kept..] {
+        if !allowed.any(|it| it.parent_id == entry.parent_id && it.message == entry.message) {
+            let mut evidence = format!("{whence} shows an entry that nobody is waiting for: ");
+            let _ = write!(evidence, "{} below {:?}", entry.id, entry.parent_id);
+            return Err(Violation { promise: Promise::NothingInvented, evidence });
+        }
+    }
+    Ok(())
+}

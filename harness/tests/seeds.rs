@@ -1,0 +1,59 @@
+//! Replays the seeds of the fuzz targets, former findings among them, without a fuzzer.
+//!
+//! A seed is named `VERDICT-what-it-is`: the verdict is checked, and then everything that the fuzz target checks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use session_harness::hooks;
+use session_tree::decode;
+use session_tree::json_prefix::{Tail, classify};
+
+// Requirement: F4
+#[test]
+fn tail_seeds_have_the_verdict_of_their_name() {
+    for seed in seeds("tail") {
+        let verdict = match classify(&seed.bytes) {
+            Tail::Complete => "complete",
+            Tail::Incomplete => "incomplete",
+            Tail::Invalid => "invalid",
+        };
+        assert_eq!(verdict, seed.verdict, "{}", seed.path.display());
+        hooks::tail(&seed.bytes);
+    }
+}
+
+// Requirement: F1, F2, F3, F4, F6, F7, F8, F9, R1, R2, R3, R4, R5, L1, L2, L3, L4
+#[test]
+fn load_seeds_have_the_verdict_of_their_name() {
+    for seed in seeds("load") {
+        let verdict = decode(seed.bytes.clone()).map_or_else(|error| error.code().as_str(), |_| "accepted");
+        assert_eq!(verdict, seed.verdict, "{}", seed.path.display());
+        hooks::load(&seed.bytes);
+    }
+}
+
+struct Seed {
+    path: PathBuf,
+    verdict: String,
+    bytes: Vec<u8>,
+}
+
+/// The seeds of one target, in the order of their names.
+fn seeds(target: &str) -> Vec<Seed> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/fuzz").join(target);
+    let mut seeds: Vec<Seed> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|file| seed(file.expect("a readable folder").path()))
+        .collect();
+    seeds.sort_by(|one, other| one.path.cmp(&other.path));
+    assert!(seeds.len() >= 30, "{} seeds in {}", seeds.len(), folder.display());
+    seeds
+}
+
+fn seed(path: PathBuf) -> Seed {
+    let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+    let (verdict, _) = name.split_once('-').unwrap_or_else(|| panic!("{name}: not VERDICT-what-it-is"));
+    let bytes = fs::read(&path).expect("a readable seed");
+    Seed { verdict: verdict.to_owned(), path, bytes }
+}
