@@ -58,10 +58,15 @@ pub(super) fn recovery(file: &Path, recovery: &Recovery, now: Option<&Inspection
     let set_aside = |action| matches!(action, Action::SetAsideCurrent | Action::SetAsideMarker);
     if let Some(step) = recovery.did.iter().find(|step| set_aside(step.action)) {
         let kept = file.with_file_name(&step.name);
+        // What does not load has no tree to be drawn.
+        let look = match recovery.state {
+            State::InterruptedCreate | State::MarkerUnreadable | State::PathDamaged => "verify",
+            _ => "tree",
+        };
         let _ = writeln!(
             text,
             "\nnext: see what you set aside, and remove it once you do not miss anything\n  {}",
-            command(if recovery.state == State::InterruptedCreate { "verify" } else { "tree" }, &kept)
+            command(look, &kept)
         );
     }
     text + &stray_hint(file, &now.strays)
