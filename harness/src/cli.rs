@@ -9,6 +9,7 @@ use crate::scenario::HarnessError;
 use crate::tree_view::UnknownEntry;
 
 mod list;
+mod recover;
 mod run;
 mod screen;
 mod tree;
@@ -38,6 +39,10 @@ enum Command {
     Verify(verify::Verify),
     /// Draws the tree of a session: branches, active leaf, tool calls and results.
     Tree(tree::Tree),
+    /// Names the state that a crash left a session in, and changes nothing.
+    Inspect(recover::Inspect),
+    /// Resolves what a crash left, where nothing has to be guessed or you choose.
+    Recover(recover::Recover),
 }
 
 #[derive(Debug, Args)]
@@ -75,6 +80,8 @@ pub fn main() -> Exit {
         Some(Command::Explore(options)) => run::explore(&options),
         Some(Command::Verify(options)) => verify::verify(&options),
         Some(Command::Tree(options)) => tree::tree(&options),
+        Some(Command::Inspect(options)) => recover::inspect(&options),
+        Some(Command::Recover(options)) => recover::recover(&options),
     };
     match done {
         Ok(exit) => exit,
