@@ -62,7 +62,7 @@ fn attempt(session: Option<&[u8]>, call: &dyn Fn(&World) -> Call, plan: &Plan) -
     let call = call(&world);
     injector.begin(call.name(), 1);
     let reply = subject.call(&call);
-    let during = During { call: call.name().to_owned(), nth: 1 };
+    let during = During { call: call.name().into(), nth: 1 };
     let events = injector.trace().into_iter().filter(|event| event.during == during).collect();
     let mut moments: Vec<Disk> = moments.lock().unwrap().drain(..).collect();
     moments.push(disk.fork());
