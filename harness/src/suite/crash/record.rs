@@ -210,6 +210,8 @@ pub(super) struct Runner {
     failures: usize,
     counts: Vec<(&'static str, u32)>,
     violations: Vec<Violation>,
+    /// Entries that the session had before the workload, known before the first load shows them.
+    held: usize,
 }
 
 impl Runner {
@@ -229,6 +231,7 @@ impl Runner {
             failures: 0,
             counts: Vec::new(),
             violations: Vec::new(),
+            held: usize::from(start != Start::New),
         }
     }
 
@@ -310,6 +313,11 @@ impl Runner {
             }
             Reply::Refused(refusal) => {
                 self.failures += 1;
+                // A store whose generation another process has replaced since must refuse; nothing else may stop it.
+                if self.injector.fired().is_empty() && refusal.code != "SESSION_FILE_CHANGED" {
+                    let text = format!("nothing goes wrong, and an append is refused: {}", refusal.message);
+                    self.violated(Promise::RetrySucceeds, text);
+                }
                 let events = self.injector.trace().split_off(before);
                 if refusal.code == "SESSION_ROLLBACK_FAILED" || leaves_doubt(&events) {
                     self.history.doubtful.push(submission);
@@ -388,7 +396,7 @@ impl Runner {
 
     /// Ids by place, so that equal histories are equal however they came about.
     fn ids(&self) -> Vec<String> {
-        let count = self.history.acknowledged.len();
+        let count = self.history.acknowledged.len().max(self.held);
         (1..=8).map(|more| format!("e{}", count + more)).collect()
     }
 
