@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use session_tree::recover;
 
-use super::record::{Camera, Visits, append, load, lock, message, outcomes};
+use super::record::{Camera, Visits, append, disks_after_cut, load, lock, message};
 use super::{History, Options, SESSION, State, Submission};
 use crate::call::{EntryView, Reply};
 use crate::disk::{Disk, Process};
@@ -127,8 +127,7 @@ pub(super) fn go_on(
                 .broke(Promise::GoesOnAfterwards, format!("the append after the restart: {other:?}"));
         }
     };
-    for outcome in outcomes(disk, options.profile, options.merge_strays) {
-        let after = disk.after_cut(&outcome);
+    for after in disks_after_cut(disk, options) {
         let again = InProcess::new(after.process(RESTARTED + 1)).call(&load(PATH, "s", Vec::new()));
         let Reply::Ok(answer) = &again else {
             return verdict
