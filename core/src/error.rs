@@ -281,6 +281,12 @@ impl fmt::Display for Parts {
         if let Some(stage) = self.stage {
             write!(f, ", stage {stage}")?;
         }
+        if self.in_flight {
+            f.write_str(", another commit is in flight")?;
+        }
+        if self.poisoned {
+            f.write_str(", the store is poisoned")?;
+        }
         write!(f, " [{}]", self.requirement)?;
         if let Some(cause) = &self.rollback_cause {
             write!(f, "; roll back: {cause}")?;

@@ -30,9 +30,9 @@ pub(crate) enum NotLocked {
     TimedOut,
 }
 
-/// How long a commit waits for another one of the same process on the same file: below the five seconds within
-/// which a caller over a protocol expects an answer.
-const PATIENCE: Duration = Duration::from_millis(3_500);
+/// How long a commit waits for another one of the same process on the same file. With the three seconds that it may
+/// then wait for another process this stays below the five within which a caller over a protocol expects an answer.
+const PATIENCE: Duration = Duration::from_millis(1_500);
 
 impl PathLocks {
     /// A table of its own, for a new file system or a new process.

@@ -58,6 +58,7 @@ fn trials() -> Vec<Trial> {
         two_writers_and_a_loader_lose_nothing_and_show_only_generations,
         a_store_without_its_lock_is_caught_by_the_same_checks,
         a_kill_at_any_moment_leaves_a_generation_or_a_marker,
+        recovery_leads_on_after_every_kill,
         no_descriptor_is_leaked_by_appends_failures_or_loads,
         no_lock_is_held_once_an_append_has_answered,
         a_load_waits_for_a_commit_in_flight_and_then_refuses,
@@ -144,23 +145,38 @@ fn in_pairs(runs: u32, run: impl Fn(u32) -> bool + Sync) -> u32 {
 
 // Requirement: C23, S1, S2, C22
 fn a_kill_at_any_moment_leaves_a_generation_or_a_marker() {
-    const SESSIONS: u32 = 100;
+    let tally = kill_writers(100, true);
+    println!("kill: {tally:?}");
+    // Kills that all fell before or between the commits would show nothing.
+    assert!(tally.nothing_created > 0 && tally.acknowledged > 0);
+    assert!(tally.refused > 0 && tally.strays > 0);
+    assert!(tally.recovered > 0 && tally.kept_path + tally.restored_marker > 0);
+}
+
+// Requirement: X2, X3
+fn recovery_leads_on_after_every_kill() {
+    let sessions = std::env::var("SESSION_HARNESS_KILLED_SESSIONS").ok().and_then(|text| text.parse().ok());
+    let tally = kill_writers(sessions.unwrap_or(40), false);
+    println!("recover: {} of {} kills needed it: {tally:?}", tally.recovered, tally.kills);
+    assert_eq!(tally.recovered, tally.refused);
+    assert!(tally.recovered > 0);
+}
+
+/// Writers of so many sessions, each killed three times at a random moment.
+fn kill_writers(sessions: u32, by_hand: bool) -> Tally {
     const LIVES: u32 = 3;
     let mut random = Rng::with_seed(seed("kill"));
     let mut pace = Pace::measure();
     let mut tally = Tally::default();
-    for _ in 0..SESSIONS {
-        let mut ordeal = Ordeal::new(&mut random, &mut pace, &mut tally);
+    for _ in 0..sessions {
+        let mut ordeal = Ordeal::new(by_hand, &mut random, &mut pace, &mut tally);
         for _ in 0..LIVES {
             ordeal.live_and_die();
         }
         ordeal.end();
     }
-    println!("kill: {tally:?}");
-    assert_eq!(tally.kills, SESSIONS * LIVES);
-    // Kills that all fell before or between the commits would show nothing.
-    assert!(tally.nothing_created > 0 && tally.acknowledged > 0);
-    assert!(tally.refused > 0 && tally.strays > 0);
+    assert_eq!(tally.kills, sessions * LIVES);
+    tally
 }
 
 // Requirement: C22

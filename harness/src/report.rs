@@ -6,8 +6,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::call::Reply;
-use crate::promise::Promise;
-use crate::suite::faults::{Finished, Results};
+use crate::crash::Profile;
+use crate::promise::{Promise, Violation};
+use crate::suite::crash::{self, CaseResult};
+use crate::suite::faults::{self, Finished};
 
 pub mod terminal;
 
@@ -60,6 +62,19 @@ pub struct Summary {
     pub faults_fired: u64,
     /// Runs whose trace was equal to another's and that count once.
     pub merged: usize,
+    /// System calls and answers after which the power was cut.
+    pub cuts: usize,
+    /// Disks that these cuts could leave, equal ones counted each time.
+    pub disks: usize,
+    /// Distinct states that were judged.
+    pub states_checked: usize,
+    /// Disks whose state had been judged already.
+    pub states_remembered: usize,
+    /// States in which a load refused and recovery led on.
+    pub refusals_recovered: usize,
+    /// The digest of all distinct states, in hexadecimal: the certificate of what was visited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Cases in which somebody's file was lost between the last look and the call that used its name.
     pub race_windows: usize,
     /// Milliseconds.
@@ -88,7 +103,8 @@ pub struct CaseReport {
     /// Whether every store must pass it.
     pub level: &'static str,
     /// The stage that the first fault struck.
-    pub stage: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<&'static str>,
     /// Requirements of the contract.
     pub requirements: Vec<&'static str>,
     /// How it ended.
@@ -106,36 +122,61 @@ pub struct Evidence {
     pub promise: &'static str,
     /// What was seen.
     pub seen: String,
+    /// The state after a power cut in which it was seen, as a token that replays it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+}
+
+/// What the suites gave.
+#[derive(Debug, Default)]
+pub struct Outcomes {
+    /// Of the `faults` suite, where it ran.
+    pub faults: Option<faults::Results>,
+    /// Of the `crash` suite, where it ran.
+    pub crash: Option<crash::Results>,
 }
 
 impl Report {
-    /// The report of a `faults` run over the reference.
-    pub fn of_faults(results: &Results, subject: &str, seed: u64, duration: Duration) -> Report {
-        let cases: Vec<CaseReport> = results.finished.iter().map(case_report).collect();
+    /// The report of a run.
+    pub fn new(
+        outcomes: &Outcomes,
+        subject: &str,
+        seed: u64,
+        profile: Profile,
+        duration: Duration,
+    ) -> Report {
+        let mut cases = Vec::new();
+        let mut summary = Summary { duration_ms: duration.as_millis(), ..Summary::default() };
+        if let Some(results) = &outcomes.faults {
+            cases.extend(results.finished.iter().map(fault_case));
+            summary.crash = results.finished.iter().filter(|finished| panicked(finished)).count();
+            summary.faults_fired =
+                results.finished.iter().flat_map(|it| &it.run.fired).map(|fired| u64::from(*fired)).sum();
+            summary.merged = results.merged;
+            summary.race_windows =
+                results.finished.iter().filter(|finished| finished.run.race_window).count();
+        }
+        if let Some(results) = &outcomes.crash {
+            cases.extend(results.cases.iter().map(crash_case));
+            summary.faults_fired += results.cases.iter().map(|case| u64::from(case.fired)).sum::<u64>();
+            summary.cuts = results.sum(|case| case.cuts);
+            summary.disks = results.sum(|case| case.disks);
+            summary.states_checked = results.states;
+            summary.states_remembered = summary.disks - results.states;
+            summary.refusals_recovered = results.sum(|case| case.recovered);
+            summary.digest = Some(format!("{:032x}", results.digest));
+        }
         let count = |status| cases.iter().filter(|case| case.status == status).count();
-        let summary = Summary {
-            pass: count(Status::Pass),
-            violation: count(Status::Violation),
-            harness_error: count(Status::HarnessError),
-            crash: results.finished.iter().filter(|finished| panicked(finished)).count(),
-            faults_fired: results
-                .finished
-                .iter()
-                .flat_map(|it| &it.run.fired)
-                .map(|fired| u64::from(*fired))
-                .sum(),
-            merged: results.merged,
-            race_windows: results.finished.iter().filter(|finished| finished.run.race_window).count(),
-            duration_ms: duration.as_millis(),
-            ..Summary::default()
-        };
+        summary.pass = count(Status::Pass);
+        summary.violation = count(Status::Violation);
+        summary.harness_error = count(Status::HarnessError);
         Report {
             schema: SCHEMA,
             tool: env!("CARGO_PKG_NAME"),
             version: env!("CARGO_PKG_VERSION"),
             subject: subject.to_owned(),
             seed,
-            profile: "process",
+            profile: profile.as_str(),
             summary,
             cases,
         }
@@ -158,27 +199,59 @@ pub fn replay_command(id: &str) -> String {
     format!("session-harness replay '{id}'")
 }
 
-fn case_report(finished: &Finished) -> CaseReport {
+fn fault_case(finished: &Finished) -> CaseReport {
     let id = finished.case.id();
-    let violations = &finished.run.violations;
-    let status = match violations.iter().any(|violation| violation.promise == Promise::FaultFired) {
-        true => Status::HarnessError,
-        false if violations.is_empty() => Status::Pass,
-        false => Status::Violation,
-    };
     CaseReport {
-        suite: crate::suite::faults::NAME,
+        suite: faults::NAME,
         level: "must",
-        stage: finished.case.stage.id(),
+        stage: Some(finished.case.stage.id()),
         requirements: finished.case.requirements(),
-        status,
-        evidence: violations
-            .iter()
-            .map(|violation| Evidence { promise: violation.promise.name(), seen: violation.evidence.clone() })
-            .collect(),
+        status: status_of(&finished.run.violations),
+        evidence: evidence_of(&finished.run.violations, None),
         replay: replay_command(&id),
         id,
     }
+}
+
+fn crash_case(case: &CaseResult) -> CaseReport {
+    let id = case.token.to_string();
+    let violations: Vec<Violation> =
+        case.broken.iter().flat_map(|broken| broken.violations.clone()).collect();
+    let evidence = case.broken.iter().flat_map(|broken| {
+        let token = broken.token.to_string();
+        evidence_of(&broken.violations, Some(&token))
+    });
+    // The shortest way to the first violation, else the whole workload.
+    let shown = case.broken.first().map_or_else(|| id.clone(), |broken| broken.token.to_string());
+    CaseReport {
+        suite: crash::NAME,
+        level: "must",
+        stage: None,
+        requirements: crash::requirements(&case.token),
+        status: status_of(&violations),
+        evidence: evidence.collect(),
+        replay: replay_command(&shown),
+        id,
+    }
+}
+
+fn status_of(violations: &[Violation]) -> Status {
+    if violations.iter().any(|violation| violation.promise == Promise::FaultFired) {
+        Status::HarnessError
+    } else if violations.is_empty() {
+        Status::Pass
+    } else {
+        Status::Violation
+    }
+}
+
+fn evidence_of(violations: &[Violation], state: Option<&str>) -> Vec<Evidence> {
+    let evidence = |violation: &Violation| Evidence {
+        promise: violation.promise.name(),
+        seen: violation.evidence.clone(),
+        state: state.map(str::to_owned),
+    };
+    violations.iter().map(evidence).collect()
 }
 
 fn panicked(finished: &Finished) -> bool {

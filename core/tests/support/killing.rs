@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use session_tree::recover::{State, inspect, recover, remove_strays};
 use session_tree::{Code, Entry, Errno, Message, Options, Store, decode};
 use tempfile::TempDir;
 
@@ -30,6 +31,8 @@ pub(crate) struct Tally {
     /// Markers that were taken away, and markers that were put back over the path.
     pub(crate) kept_path: u32,
     pub(crate) restored_marker: u32,
+    /// Markers that `recover` resolved.
+    pub(crate) recovered: u32,
     /// Temporaries that the kills left behind.
     pub(crate) strays: usize,
 }
@@ -76,16 +79,23 @@ pub(crate) struct Ordeal<'a> {
     known: Vec<String>,
     exists: bool,
     lives: u32,
+    /// Whether some markers are resolved by hand; else all of them by `recover`.
+    by_hand: bool,
     random: &'a mut Rng,
     pace: &'a mut Pace,
     tally: &'a mut Tally,
 }
 
 impl<'a> Ordeal<'a> {
-    pub(crate) fn new(random: &'a mut Rng, pace: &'a mut Pace, tally: &'a mut Tally) -> Ordeal<'a> {
+    pub(crate) fn new(
+        by_hand: bool,
+        random: &'a mut Rng,
+        pace: &'a mut Pace,
+        tally: &'a mut Tally,
+    ) -> Ordeal<'a> {
         let directory = tempfile::tempdir().unwrap();
         let path = session_in(directory.path());
-        Ordeal { directory, path, known: Vec::new(), exists: false, lives: 0, random, pace, tally }
+        Ordeal { directory, path, known: Vec::new(), exists: false, lives: 0, by_hand, random, pace, tally }
     }
 
     /// Lets a worker live for a random while, kills it, checks what it left, and clears up.
@@ -132,7 +142,10 @@ impl<'a> Ordeal<'a> {
         self.known.push("last".to_owned());
         self.check(&Store::load(&self.path).unwrap().entries(), None);
         let names = names_in(self.directory.path());
-        self.tally.strays += names.iter().filter(|name| is_temporary(name)).count();
+        let strays = names.iter().filter(|name| is_temporary(name)).count();
+        assert_eq!(remove_strays(&self.path).unwrap().len(), strays);
+        assert_eq!(names_in(self.directory.path()), ["session.jsonl"]);
+        self.tally.strays += strays;
     }
 
     fn inspect(&mut self, created: bool, unanswered: &str) {
@@ -164,9 +177,23 @@ impl<'a> Ordeal<'a> {
         }
     }
 
-    /// What an operator does about a marker: look at both files, then choose one. Both hold all that was
-    /// acknowledged, so either choice is admissible.
+    /// What is done about a marker: `recover`, or what an operator does who looks at both files and chooses one. Both
+    /// hold all that was acknowledged, so either choice is admissible.
     fn resolve(&mut self, unanswered: &str) {
+        if self.by_hand && self.random.bool() {
+            self.resolve_by_hand(unanswered);
+        } else {
+            let recovery = recover(&self.path, None).unwrap();
+            assert_eq!(recovery.did.len(), 1, "{recovery:?}");
+            assert_eq!(inspect(&self.path).unwrap().state, State::Clean);
+            self.tally.recovered += 1;
+            let extra = self.check(&Store::load(&self.path).unwrap().entries(), Some(unanswered));
+            self.adopt(extra, unanswered);
+        }
+        self.check(&Store::load(&self.path).unwrap().entries(), None);
+    }
+
+    fn resolve_by_hand(&mut self, unanswered: &str) {
         let marker = marker_of(&self.path);
         let at_path = decode(fs::read(&self.path).unwrap()).unwrap();
         let at_marker = decode(fs::read(&marker).unwrap()).unwrap();
@@ -183,7 +210,6 @@ impl<'a> Ordeal<'a> {
             self.tally.kept_path += 1;
             self.adopt(extra, unanswered);
         }
-        self.check(&Store::load(&self.path).unwrap().entries(), None);
     }
 
     /// Every known entry in its place and unchanged, and at most the one that was under way behind them. Says

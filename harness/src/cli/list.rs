@@ -5,39 +5,69 @@ use std::io::{self, BufWriter, Write};
 
 use serde_json::{Value, json};
 
-use super::CliError;
+use super::{CliError, List, run};
 use crate::exit_code::Exit;
 use crate::requirement::{self, Level, Requirement};
-use crate::suite::faults;
+use crate::suite::{crash, faults};
 
-/// Prints the cases whose id matches `filter`.
-pub(super) fn list(filter: &[String], json: bool) -> Result<Exit, CliError> {
-    let results = super::run_matching(filter, None, true)?;
+/// A case without its verdict.
+struct Listed {
+    id: String,
+    suite: &'static str,
+    stage: Option<&'static str>,
+    requirements: Vec<&'static str>,
+}
+
+/// The cases of the suites that are asked for and whose id matches.
+fn listed(options: &List) -> Result<Vec<Listed>, CliError> {
+    let asked_for =
+        |suite: &str| options.suites.is_empty() || options.suites.iter().any(|name| name == suite);
+    let mut cases = Vec::new();
+    if asked_for(faults::NAME) {
+        let results = run::matching_faults(&options.filter, run::jobs(None), true)?;
+        cases.extend(results.finished.iter().map(|finished| Listed {
+            id: finished.case.id(),
+            suite: faults::NAME,
+            stage: Some(finished.case.stage.id()),
+            requirements: finished.case.requirements(),
+        }));
+    }
+    if asked_for(crash::NAME) {
+        let tokens = crash::cases(&crash::Options::default())?;
+        let all = tokens.iter().map(|token| Listed {
+            id: token.to_string(),
+            suite: crash::NAME,
+            stage: None,
+            requirements: crash::requirements(token),
+        });
+        cases.extend(all.filter(|case| matches(&options.filter, &case.id)));
+    }
+    Ok(cases)
+}
+
+/// Prints the cases.
+pub(super) fn list(options: &List) -> Result<Exit, CliError> {
     let mut out = BufWriter::new(io::stdout().lock());
-    for finished in &results.finished {
-        let case = &finished.case;
-        if json {
-            let line = serde_json::json!({
-                "id": case.id(),
-                "suite": faults::NAME,
-                "level": "must",
-                "stage": case.stage.id(),
-                "requirements": case.requirements(),
-            });
+    for Listed { id, suite, stage, requirements } in listed(options)? {
+        if options.json {
+            let mut line = json!({ "id": id, "suite": suite, "level": "must", "requirements": requirements });
+            if let Some(stage) = stage {
+                line["stage"] = stage.into();
+            }
             writeln!(out, "{line}")?;
         } else {
-            writeln!(out, "{}", case.id())?;
+            writeln!(out, "{id}")?;
         }
     }
     out.flush()?;
     Ok(Exit::Holds)
 }
 
-/// Prints the contract. Only cases whose id matches `filter` are counted.
-pub(super) fn requirements(filter: &[String], as_json: bool) -> Result<Exit, CliError> {
-    let results = super::run_matching(filter, None, true)?;
+/// Prints the contract, with the number of cases about each requirement.
+pub(super) fn requirements(options: &List) -> Result<Exit, CliError> {
+    let as_json = options.json;
     let mut cases: HashMap<&str, usize> = HashMap::new();
-    for id in results.finished.iter().flat_map(|finished| finished.case.requirements()) {
+    for id in listed(options)?.into_iter().flat_map(|case| case.requirements) {
         *cases.entry(id).or_default() += 1;
     }
     let mut out = BufWriter::new(io::stdout().lock());

@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use session_tree::Stage;
 
-use super::Report;
+use super::{Outcomes, Report, Status};
 use crate::fault::Kind;
-use crate::suite::faults::{Finished, Results};
+use crate::suite::crash;
+use crate::suite::faults::{self, Finished, Results};
 
 /// The stages of a commit, of a create, of a load, and of a roll back: one table each.
 const TABLES: [(&str, &[Stage]); 3] = [
@@ -90,38 +91,70 @@ impl Row {
 }
 
 /// The whole report. `seconds` is how long the run took.
-pub fn render(report: &Report, results: &Results, seconds: f64) -> String {
+pub fn render(report: &Report, outcomes: &Outcomes, seconds: f64) -> String {
     let mut out = String::new();
-    let summary = &report.summary;
     let _ = writeln!(
         out,
-        "{} {}   subject {}   seed {:x}\n",
-        report.tool, report.version, report.subject, report.seed
+        "{} {}   subject {}   profile {}   seed {:x}\n",
+        report.tool, report.version, report.subject, report.profile, report.seed
     );
-    let _ = writeln!(
-        out,
-        "faults   {} cases with distinct traces   {} pass   {} faults struck   {} more runs had an equal trace\n",
-        grouped(report.cases.len() as u64),
-        grouped(summary.pass as u64),
-        grouped(summary.faults_fired),
-        grouped(summary.merged as u64),
-    );
-    for (name, stages) in TABLES {
-        table(&mut out, results, name, stages);
+    let passed = |suite: &str| {
+        let of_suite = || report.cases.iter().filter(|case| case.suite == suite);
+        (of_suite().count() as u64, of_suite().filter(|case| case.status == Status::Pass).count() as u64)
+    };
+    if let Some(results) = &outcomes.faults {
+        let (cases, pass) = passed(faults::NAME);
+        let _ = writeln!(
+            out,
+            "faults   {} cases with distinct traces   {} pass   {} more runs had an equal trace",
+            grouped(cases),
+            grouped(pass),
+            grouped(results.merged as u64),
+        );
     }
-    let _ = writeln!(
-        out,
-        "a cell counts cases; `!` marks one with violations; blank: nothing there can go wrong that way"
-    );
-    if summary.race_windows > 0 {
+    if let Some(results) = &outcomes.crash {
+        let (cases, pass) = passed(crash::NAME);
+        crash_line(&mut out, report, results, cases, pass);
+    }
+    let _ = writeln!(out, "         {} faults struck\n", grouped(report.summary.faults_fired));
+    if let Some(results) = &outcomes.faults {
+        for (name, stages) in TABLES {
+            table(&mut out, results, name, stages);
+        }
+        let _ = writeln!(
+            out,
+            "a cell counts cases; `!` marks violations; blank: nothing there can go wrong that way"
+        );
+    }
+    if report.summary.race_windows > 0 {
         let _ = writeln!(
             out,
             "race windows: in {} cases somebody's file came between the last look at a name and the call that used it",
-            summary.race_windows
+            report.summary.race_windows
         );
     }
     verdict(&mut out, report, seconds);
     out
+}
+
+fn crash_line(out: &mut String, report: &Report, results: &crash::Results, cases: u64, pass: u64) {
+    let longest = results.cases.iter().filter(|case| case.token.plan.0.is_empty());
+    let longest = longest.map(|case| case.token.workload.steps.len()).max().unwrap_or(0);
+    let _ = writeln!(
+        out,
+        "crash    {} workloads   {} pass   {} cuts   {} disks   {} distinct states   complete to {longest} operations",
+        grouped(cases),
+        grouped(pass),
+        grouped(report.summary.cuts as u64),
+        grouped(report.summary.disks as u64),
+        grouped(report.summary.states_checked as u64),
+    );
+    let _ = writeln!(
+        out,
+        "         in {} states a load refused and recovery led on   digest {}",
+        grouped(report.summary.refusals_recovered as u64),
+        report.summary.digest.as_deref().unwrap_or_default(),
+    );
 }
 
 fn table(out: &mut String, results: &Results, name: &str, stages: &[Stage]) {

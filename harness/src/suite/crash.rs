@@ -152,12 +152,17 @@ struct State {
     token: Token,
 }
 
-/// Runs the suite. `tick` is told how many workloads are done, and how many there are.
+/// Runs the workloads that are `chosen`. `tick` is told how many are done, and how many there are.
 ///
 /// # Errors
 /// Where the harness could not do its work.
-pub fn run(options: &Options, tick: &(dyn Fn(usize, usize) + Sync)) -> Result<Results, HarnessError> {
-    let cases = cases(options)?;
+pub fn run(
+    options: &Options,
+    chosen: impl Fn(&Token) -> bool,
+    tick: impl Fn(usize, usize),
+) -> Result<Results, HarnessError> {
+    let mut cases = cases(options)?;
+    cases.retain(chosen);
     let mut search = Search { options, seen: HashSet::new() };
     let mut results = Results::default();
     for (at, token) in cases.iter().enumerate() {
@@ -178,6 +183,32 @@ pub fn cases(options: &Options) -> Result<Vec<Token>, HarnessError> {
     let plain = (1..=options.depth).flat_map(workload::all).map(|workload| (workload, Plan::default()));
     let faulted = if options.faults { faulted_workloads()? } else { Vec::new() };
     Ok(plain.chain(faulted).map(token).collect())
+}
+
+/// Requirements that a workload is about.
+pub fn requirements(case: &Token) -> Vec<&'static str> {
+    let mut ids = vec!["C23", "S5", "X1", "X2"];
+    if case.workload.start == Start::New {
+        ids.extend(["S1", "S1.cut"]);
+    }
+    if case.workload.start == Start::TornTail {
+        ids.push("F5");
+    }
+    for step in &case.workload.steps {
+        ids.extend(match step {
+            Step::Append | Step::Branch => &["C10", "C12"][..],
+            Step::Move => &["T2"],
+            Step::Flush => &["S6"],
+            Step::Reload => &["S2"],
+            Step::Second => &["S8"],
+        });
+    }
+    if !case.plan.0.is_empty() {
+        ids.extend(["C20", "C24"]);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    ids
 }
 
 /// Runs one workload by itself.

@@ -1,6 +1,7 @@
-//! Every case of the `faults` suite as a test of its own, and a declared part of them once more on a real directory.
+//! Every case of the `faults` and `crash` suites as a test of its own, and a declared part of the former once more on a
+//! real directory.
 //!
-//! `cargo test --test faults -- C8/rename` runs those of one stage; a failure prints the command that replays it.
+//! `cargo test --test cases -- C8/rename` runs those of one stage; a failure prints the command that replays it.
 
 use std::process::ExitCode;
 
@@ -10,6 +11,7 @@ use session_harness::fault::{Kind, Span};
 use session_harness::inject::{Event, Outcome};
 use session_harness::report::replay_command;
 use session_harness::scenario::Run;
+use session_harness::suite::crash;
 use session_harness::suite::faults::{self, Case, SCENARIOS};
 use session_harness::world::Backend;
 use session_tree::Errno;
@@ -30,6 +32,9 @@ fn main() -> ExitCode {
         let case = finished.case;
         Trial::test(case.id(), move || holds(&case))
     }));
+    let options = crash::Options::default();
+    let cases = crash::cases(&options).unwrap_or_else(|error| panic!("no enumeration: {error}"));
+    trials.extend(cases.into_iter().map(|case| Trial::test(case.to_string(), move || survives(&case))));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -53,6 +58,15 @@ fn is_run_for_real(case: &Case) -> bool {
 fn holds(case: &Case) -> Result<(), Failed> {
     let run = case.run(Backend::Simulated)?;
     judged(case, &run)
+}
+
+/// Every state that a cut in the workload may leave, judged by itself.
+fn survives(case: &crash::Token) -> Result<(), Failed> {
+    let result = crash::run_one(case, &crash::Options::default())?;
+    let Some(broken) = result.broken.first() else { return Ok(()) };
+    let evidence: Vec<_> =
+        broken.violations.iter().map(|it| format!("{}: {}", it.promise, it.evidence)).collect();
+    Err(format!("{}\nreplay: {}", evidence.join("; "), replay_command(&broken.token.to_string())).into())
 }
 
 fn judged(case: &Case, run: &Run) -> Result<(), Failed> {

@@ -1,0 +1,169 @@
+//! `run` and `replay`.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Instant;
+
+use clap::Args;
+
+use super::{CliError, list};
+use crate::crash::{Profile, UnknownProfile};
+use crate::exit_code::Exit;
+use crate::replay;
+use crate::report::{Outcomes, Report, terminal};
+use crate::suite::faults::Case;
+use crate::suite::{crash, faults};
+use crate::world::Backend;
+
+/// The suites, in the order in which they run.
+pub(super) const SUITES: [&str; 2] = [faults::NAME, crash::NAME];
+
+/// Operations up to which workloads are complete: where everything runs, and where crashes were asked for.
+const DEPTH: usize = 2;
+const DEPTH_ASKED_FOR: usize = 3;
+
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// The suites: all by default.
+    #[arg(value_name = "SUITE", value_parser = SUITES)]
+    suites: Vec<String>,
+    /// Only cases whose id matches; `*` stands for anything. Repeatable.
+    #[arg(long, value_name = "GLOB")]
+    filter: Vec<String>,
+    /// What a power cut may lose: process, ordered or posix.
+    #[arg(long, default_value_t = Profile::Posix, value_parser = profile)]
+    profile: Profile,
+    /// Operations up to which every workload is cut: 2, or 3 where only `crash` runs.
+    #[arg(long, value_name = "N")]
+    depth: Option<usize>,
+    /// Threads.
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// The seed of everything random; these suites visit everything and draw nothing.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Writes a machine-readable report: `json=PATH`. Repeatable.
+    #[arg(long, value_name = "KIND=PATH", value_parser = report_target)]
+    report: Vec<PathBuf>,
+    /// Prints the verdict only.
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Replay {
+    /// A case id or token as `list` and reports print it.
+    case: String,
+    /// On a temporary directory of the operating system instead of the simulated disk; for `faults` only.
+    #[arg(long)]
+    real: bool,
+}
+
+/// Runs the suites and prints the verdict.
+pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
+    let start = Instant::now();
+    let outcomes = outcomes(options)?;
+    let duration = start.elapsed();
+    let report = Report::new(&outcomes, "reference (in process)", options.seed, options.profile, duration);
+    if report.cases.is_empty() {
+        return Err(CliError::NothingMatches(options.filter.clone()));
+    }
+    for path in &options.report {
+        let mut file = io::BufWriter::new(fs::File::create(path)?);
+        serde_json::to_writer_pretty(&mut file, &report).map_err(io::Error::from)?;
+        file.write_all(b"\n")?;
+        file.flush()?;
+    }
+    let text = terminal::render(&report, &outcomes, duration.as_secs_f64());
+    let shown = if options.quiet { text.rsplit("\n\n").next().unwrap_or(&text) } else { &text };
+    io::stdout().write_all(shown.as_bytes())?;
+    Ok(if report.summary.violation > 0 {
+        Exit::Violations
+    } else if report.summary.harness_error > 0 {
+        Exit::Harness
+    } else {
+        Exit::Holds
+    })
+}
+
+fn outcomes(options: &Run) -> Result<Outcomes, CliError> {
+    let asked_for =
+        |suite: &str| options.suites.is_empty() || options.suites.iter().any(|name| name == suite);
+    let jobs = jobs(options.jobs);
+    let mut outcomes = Outcomes::default();
+    if asked_for(faults::NAME) {
+        outcomes.faults = Some(matching_faults(&options.filter, jobs, options.quiet)?);
+    }
+    if asked_for(crash::NAME) {
+        let only_crash = options.suites.iter().all(|name| name == crash::NAME) && !options.suites.is_empty();
+        let depth = options.depth.unwrap_or(if only_crash { DEPTH_ASKED_FOR } else { DEPTH });
+        let crash_options =
+            crash::Options { profile: options.profile, depth, jobs, ..crash::Options::default() };
+        let chosen = |token: &crash::Token| list::matches(&options.filter, &token.to_string());
+        outcomes.crash = Some(crash::run(&crash_options, chosen, progress(options.quiet))?);
+        clear_progress(options.quiet);
+    }
+    Ok(outcomes)
+}
+
+/// The `faults` cases that match. All of them are run, since a case is one only if no other has an equal trace.
+pub(super) fn matching_faults(
+    filter: &[String],
+    jobs: usize,
+    quiet: bool,
+) -> Result<faults::Results, CliError> {
+    let mut results = faults::run_all(jobs, &progress(quiet))?;
+    clear_progress(quiet);
+    results.finished.retain(|finished| list::matches(filter, &finished.case.id()));
+    Ok(results)
+}
+
+pub(super) fn jobs(asked_for: Option<NonZeroUsize>) -> usize {
+    asked_for.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
+}
+
+fn progress(quiet: bool) -> impl Fn(usize, usize) {
+    let is_shown = !quiet && io::stderr().is_terminal();
+    move |done, all| {
+        if is_shown && done.is_multiple_of(250) {
+            eprint!("\r{done} of {all} cases ");
+        }
+    }
+}
+
+fn clear_progress(quiet: bool) {
+    if !quiet && io::stderr().is_terminal() {
+        eprint!("\r{:<32}\r", "");
+    }
+}
+
+/// Runs one case or state alone and tells what happened.
+pub(super) fn replay(options: &Replay) -> Result<Exit, CliError> {
+    let broken = if let Some(case) = Case::from_id(&options.case) {
+        let backend = if options.real { Backend::Real } else { Backend::Simulated };
+        let (text, run) = replay::replay(&case, backend)?;
+        io::stdout().write_all(text.as_bytes())?;
+        !run.violations.is_empty()
+    } else {
+        let token: crash::Token =
+            options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
+        let (text, violations) = crash::tell(&token, &crash::Options::default())?;
+        io::stdout().write_all(text.as_bytes())?;
+        !violations.is_empty()
+    };
+    Ok(if broken { Exit::Violations } else { Exit::Holds })
+}
+
+fn profile(text: &str) -> Result<Profile, UnknownProfile> {
+    text.parse()
+}
+
+fn report_target(text: &str) -> Result<PathBuf, String> {
+    match text.split_once('=') {
+        Some(("json", path)) if !path.is_empty() => Ok(PathBuf::from(path)),
+        _ => Err("expected `json=PATH`".to_owned()),
+    }
+}
