@@ -56,11 +56,14 @@ impl Seen {
     }
 
     fn in_session(disk: &Disk) -> Seen {
-        let Ok(bytes) = disk.read_file(PATH) else { return Seen::Lost };
+        disk.read_file(PATH).map_or(Seen::Lost, |bytes| Seen::in_bytes(&bytes))
+    }
+
+    fn in_bytes(bytes: &[u8]) -> Seen {
         // A session file holds JSON, in which no zero byte can stand.
         if bytes.is_empty() || bytes.contains(&0) {
             Seen::EmptyOrZeroFilled
-        } else if model::load(&bytes).is_ok() {
+        } else if model::load(bytes).is_ok() {
             Seen::Lost
         } else if bytes.is_ascii() && bytes.last() != Some(&b'\n') {
             Seen::Short
@@ -110,4 +113,27 @@ pub fn finding(broken: &Broken, options: &Options) -> Result<Finding, HarnessErr
         }
     }
     Ok(Finding { promise, seen: broken.seen, profile: broken.token.profile })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_session_is_told_apart() {
+        let header = r#"{"type":"session","version":1,"id":"s","createdAt":"t"}"#;
+        let whole = format!("{header}\n");
+        for (bytes, seen) in [
+            (whole.as_bytes(), Seen::Lost),
+            (&[whole.as_bytes(), b"{\"type"].concat(), Seen::Lost),
+            (b"", Seen::EmptyOrZeroFilled),
+            (&[0; 100], Seen::EmptyOrZeroFilled),
+            (&[whole.as_bytes(), &[0; 20]].concat(), Seen::EmptyOrZeroFilled),
+            (&header.as_bytes()[..30], Seen::Short),
+            (&[whole.as_bytes(), b"{\"type\":7}\n"].concat(), Seen::Damaged),
+            (&[whole.as_bytes(), &[0xa5; 20]].concat(), Seen::Damaged),
+        ] {
+            assert_eq!(Seen::in_bytes(bytes), seen, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
 }
