@@ -300,8 +300,7 @@ impl Runner {
             Step::Second => {
                 let mut second = self.second();
                 let second = second.as_mut();
-                self.open_beside(second);
-                let leaf = self.history.acknowledged.last().map(|entry| entry.id.clone());
+                let leaf = self.open_beside(second);
                 let submission = self.submission(leaf);
                 let call = append("two", &submission);
                 self.submit(second, submission, &call);
@@ -359,18 +358,21 @@ impl Runner {
         }
     }
 
-    fn open_beside(&mut self, subject: &mut dyn Subject) {
-        let reply = self.call(subject, &self.load("two"));
-        if let Reply::Ok(answer) = reply {
-            self.adopt(&answer.entries.unwrap_or_default(), "a load by another process");
-        }
+    /// The leaf that the other process sees.
+    fn open_beside(&mut self, subject: &mut dyn Subject) -> Option<String> {
+        let Reply::Ok(answer) = self.call(subject, &self.load("two")) else { return None };
+        let shown = answer.entries.unwrap_or_default();
+        self.adopt(&shown, "a load by another process");
+        shown.last().map(|entry| entry.id.clone())
     }
 
-    /// What a load shows while the machine is up is what is there from now on.
+    /// What a load shows while the machine is up is what is there from now on, unless it breaks a promise: then what
+    /// was acknowledged is still owed.
     fn adopt(&mut self, shown: &[EntryView], whence: &str) {
         let first_look = self.history.acknowledged.is_empty() && self.injector.calls() < FIRST_LOAD_CALLS;
         if !first_look && let Err(violation) = expected(&self.history, shown, whence) {
             self.violations.push(violation);
+            return;
         }
         self.history.acknowledged = shown.to_vec();
         self.history.doubtful.clear();
