@@ -37,7 +37,6 @@ impl Profile {
             Profile::Posix => "posix",
         }
     }
-
 }
 
 /// The grain in bytes at which `ordered` loses unsynced contents.
@@ -85,12 +84,8 @@ pub enum Assumption {
 
 impl Assumption {
     /// Every assumption that has a switch here.
-    pub const ALL: &'static [Assumption] = &[
-        Assumption::AtomicRename,
-        Assumption::WholeNewNames,
-        Assumption::DurableStays,
-        Assumption::OneView,
-    ];
+    pub const ALL: &'static [Assumption] =
+        &[Assumption::AtomicRename, Assumption::WholeNewNames, Assumption::DurableStays, Assumption::OneView];
 
     /// Its number in the fault model.
     pub const fn id(self) -> &'static str {
@@ -224,9 +219,7 @@ fn replaced_names(unsettled: &Unsettled) -> Vec<(NodeId, &NameChange)> {
 }
 
 /// Every unsettled change of a name, with what the name meant before it.
-fn changes_with_before(
-    unsettled: &Unsettled,
-) -> impl Iterator<Item = (NodeId, Option<NodeId>, &NameChange)> {
+fn changes_with_before(unsettled: &Unsettled) -> impl Iterator<Item = (NodeId, Option<NodeId>, &NameChange)> {
     unsettled.directories.iter().flat_map(|dir| {
         dir.changes.iter().enumerate().map(|(at, change)| {
             let earlier = dir.changes[..at].iter().rev().find(|other| other.name == change.name);

@@ -39,8 +39,8 @@ pub(super) fn judge(state: &State, options: &Options) -> Result<Verdict, Harness
     let mut subject = InProcess::new(disk.process(RESTARTED));
     let mut reply = subject.call(&load(PATH, "s", restart_ids()));
     if is_refused_by_marker(&reply) {
-        verdict.during_recovery = record_recovery(state, options);
-        match recover::recover_with(disk.process(RESTARTED), PATH, None) {
+        let recovered = recover_recording(&disk, state, options, &mut verdict);
+        match recovered {
             Ok(_) => verdict.recovered = true,
             Err(error) => verdict.broke(Promise::AcknowledgedSurvive, format!("recovery refuses: {error}")),
         }
@@ -96,16 +96,21 @@ pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
     }
 }
 
-/// Everything that cuts within a recovery may leave.
-pub(super) fn record_recovery(state: &State, options: &Options) -> Visits {
-    let disk = state.disk.fork();
+/// Recovers, keeping everything that cuts within the recovery may leave.
+fn recover_recording(
+    disk: &Disk,
+    state: &State,
+    options: &Options,
+    verdict: &mut Verdict,
+) -> session_tree::Result<recover::Recovery> {
     let camera = Arc::new(Mutex::new(Camera::new(disk.clone(), Arc::clone(&state.history), options)));
     let eye = Arc::clone(&camera);
     let injector = Injector::watching();
     injector.observe(move |event| lock(&eye).see(event));
-    let ops = World::on(disk, SESSION).process(&injector);
-    let _ = recover::recover_with(ops, PATH, None);
-    std::mem::take(&mut lock(&camera).visits)
+    let ops = World::on(disk.clone(), SESSION).process(&injector);
+    let recovered = recover::recover_with(ops, PATH, None);
+    verdict.during_recovery = std::mem::take(&mut lock(&camera).visits);
+    recovered
 }
 
 /// An append after the restart is acknowledged and survives another cut, whatever it loses.

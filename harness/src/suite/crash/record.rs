@@ -473,7 +473,9 @@ pub(super) fn leaves_doubt(events: &[Event]) -> bool {
 }
 
 pub(super) fn load(path: &str, store: &str, ids: Vec<String>) -> Call {
-    Call::Load { store: store.to_owned(), path: path.to_owned(), ids, clock: vec![TIME.to_owned(); 8] }
+    // A time is drawn after an id, so no more of them are.
+    let clock = vec![TIME.to_owned(); ids.len()];
+    Call::Load { store: store.to_owned(), path: path.to_owned(), ids, clock }
 }
 
 pub(super) fn append(store: &str, submission: &Submission) -> Call {
