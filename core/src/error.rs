@@ -235,6 +235,12 @@ impl Error {
         self
     }
 
+    /// Puts `path` in place of any other: of a check that serves several files.
+    pub(crate) fn at(mut self, path: &Path) -> Error {
+        self.0.path = Some(path.to_owned());
+        self
+    }
+
     pub(crate) fn with_stage(mut self, stage: Stage) -> Error {
         self.0.stage.get_or_insert(stage);
         self

@@ -77,8 +77,9 @@ impl<O: FileOps> Place<O> {
         &self.path
     }
 
-    pub(crate) fn marker_path(&self) -> PathBuf {
-        self.path.with_file_name(&self.marker)
+    /// The path of a name beside the session.
+    pub(crate) fn path_of(&self, name: &OsStr) -> PathBuf {
+        self.path.with_file_name(name)
     }
 
     pub(crate) fn directory_sync_unsupported(&self) -> bool {

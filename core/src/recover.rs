@@ -10,16 +10,16 @@ use std::path::Path;
 
 use crate::decode::Decoded;
 use crate::error::{Code, Error, Result, Stage};
-use crate::file_ops::{FileOps, OsFileOps};
+use crate::file_ops::{FileKind, FileOps, OsFileOps};
 use crate::options::Options;
-use crate::place::{LOCK_TRIES, Place, Waits};
+use crate::place::Place;
 use crate::store::Store;
 
 mod act;
 mod observe;
 mod strays;
 
-use observe::{Observed, Side};
+use observe::Observed;
 pub use strays::{Stray, remove_strays, remove_strays_with, strays, strays_with};
 
 macro_rules! states {
@@ -70,7 +70,8 @@ impl fmt::Display for State {
     }
 }
 
-/// What to keep where that cannot be told from the files.
+/// What to keep where that cannot be told from the files. Where it can, a choice changes nothing: what it names is
+/// kept in any case, or held by what is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// The session file.
@@ -79,6 +80,20 @@ pub enum Choice {
     Marker,
     /// Neither: the session file is taken out of the way.
     SetAside,
+}
+
+impl Choice {
+    /// Every choice.
+    pub const ALL: &'static [Choice] = &[Choice::Current, Choice::Marker, Choice::SetAside];
+
+    /// The stable token.
+    pub const fn token(self) -> &'static str {
+        match self {
+            Choice::Current => "current",
+            Choice::Marker => "marker",
+            Choice::SetAside => "set-aside",
+        }
+    }
 }
 
 /// One thing that a recovery does.
@@ -115,19 +130,30 @@ pub struct Step {
     pub name: OsString,
 }
 
+/// What stands at one name.
+#[derive(Debug)]
+pub enum Content {
+    /// Nothing.
+    Absent,
+    /// Something that is not a regular file. It was not opened.
+    Foreign(FileKind),
+    /// A session that loads.
+    Session(Box<Decoded>),
+    /// A regular file that a load refuses for its content, and what it says.
+    Refused(Error),
+}
+
 /// What [`inspect`] saw.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Inspection {
     /// The state.
     pub state: State,
-    /// Entries that the session file holds, where it loads.
-    pub entries: Option<usize>,
-    /// Entries that the marker holds, where it loads.
-    pub marker_entries: Option<usize>,
-    /// What a load of the session file says, where it is there and refused for its content.
-    pub refusal: Option<Error>,
-    /// What a load of the marker says, likewise.
-    pub marker_refusal: Option<Error>,
+    /// What the session's name stands for.
+    pub current: Content,
+    /// What the marker's name stands for.
+    pub marker: Content,
+    /// The marker's name in the session's directory.
+    pub marker_name: OsString,
     /// Temporaries of dead processes beside the session.
     pub strays: Vec<Stray>,
 }
@@ -156,17 +182,11 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
 /// As [`inspect`].
 pub fn inspect_with<O: FileOps>(ops: O, path: impl AsRef<Path>) -> Result<Inspection> {
     let place = Place::open(ops, path.as_ref(), Stage::X1)?;
-    let observed = observe::settled(&place, Stage::X1)?;
-    let state =
-        if observed.is_in_flight(&place, Stage::X1)? { State::CommitInFlight } else { decide(&observed) };
-    Ok(Inspection {
-        state,
-        entries: observed.current.entries(),
-        marker_entries: observed.marker.entries(),
-        refusal: observed.current.refusal().map(|error| error.clone().with_path(place.path())),
-        marker_refusal: observed.marker.refusal().map(|error| error.clone().with_path(&place.marker_path())),
-        strays: strays::in_place(&place)?,
-    })
+    let (observed, in_flight) = observe::at_rest(&place)?;
+    let state = if in_flight { State::CommitInFlight } else { decide(&observed) };
+    let strays = strays::in_place(&place)?;
+    let Observed { current, marker, .. } = observed;
+    Ok(Inspection { state, current, marker, marker_name: place.marker, strays })
 }
 
 /// Resolves the state of the session at `path` (requirement X2). Without a `choice`, only where nothing has to be
@@ -175,7 +195,8 @@ pub fn inspect_with<O: FileOps>(ops: O, path: impl AsRef<Path>) -> Result<Inspec
 /// # Errors
 /// [`Code::RollbackFailed`] where a choice is needed or nothing can be saved, with `in_flight` where a live process
 /// is committing; what a load says where the session is damaged and no marker is there; [`Code::FileChanged`] for
-/// anything but regular files; [`Code::Io`]. After an error the session and its marker hold what they held.
+/// anything but regular files; [`Code::Io`], with `in_flight` where another process kept the session locked.
+/// After an error, and after a crash, every entry is where it was or under a new name beside it: recover again.
 pub fn recover(path: impl AsRef<Path>, choice: Option<Choice>) -> Result<Recovery> {
     recover_with(OsFileOps::new(), path, choice)
 }
@@ -187,27 +208,11 @@ pub fn recover(path: impl AsRef<Path>, choice: Option<Choice>) -> Result<Recover
 pub fn recover_with<O: FileOps>(ops: O, path: impl AsRef<Path>, choice: Option<Choice>) -> Result<Recovery> {
     let place = Place::open(ops, path.as_ref(), Stage::X2)?;
     let _guard = place.lock_in_process(Stage::X2)?;
-    let mut waits = Waits::new(LOCK_TRIES);
-    loop {
-        let mut observed = observe::settled(&place, Stage::X2)?;
-        if !observed.lock(&place)? {
-            if !waits.pause(&place.ops) {
-                return Err(refused(&place, State::CommitInFlight).with_in_flight());
-            }
-            continue;
-        }
-        // A commit may have ended between the reading and the locks; under them nobody who takes them changes anything.
-        if !observed.is_unchanged(&place, Stage::X2)? {
-            if !waits.pause(&place.ops) {
-                return Err(place.file_changed("the files keep changing", Stage::X2));
-            }
-            continue;
-        }
-        let state = decide(&observed);
-        let actions = plan(state, choice).ok_or_else(|| refusal(&place, state, &observed))?;
-        let did = act::carry_out(&place, &observed, actions)?;
-        return Ok(Recovery { state, did });
-    }
+    let observed = observe::locked(&place)?;
+    let state = decide(&observed);
+    let actions = plan(state, choice).ok_or_else(|| refusal(&place, state, &observed))?;
+    let did = act::carry_out(&place, &observed.names, actions)?;
+    Ok(Recovery { state, did })
 }
 
 /// What [`recover`] would do in `state`; none where it would refuse.
@@ -242,24 +247,28 @@ impl<O: FileOps> Store<O> {
 
 /// The state, from what was observed alone. Locks are somebody else's question.
 fn decide<F: Send + Sync + 'static>(observed: &Observed<F>) -> State {
-    match (&observed.current.side, &observed.marker.side) {
-        (Side::Foreign, _) | (_, Side::Foreign) => State::Foreign,
-        (Side::Absent, Side::Absent) => State::Absent,
-        (Side::Good(_), Side::Absent) => State::Clean,
-        (Side::Bad { headless: true, .. }, Side::Absent) => State::InterruptedCreate,
-        (Side::Bad { .. }, Side::Absent) => State::Damaged,
-        (Side::Good(_), Side::Good(_)) if observed.is_one_inode() => State::InterruptedBeforeRename,
-        (Side::Good(current), Side::Good(marker)) if extends(current, marker) => {
-            State::InterruptedAfterRename
-        }
-        (Side::Good(current), Side::Good(marker)) if extends(marker, current) => State::PathOlder,
-        (Side::Good(_), Side::Good(_)) => State::Diverged,
-        (Side::Good(_), Side::Bad { .. }) => State::MarkerUnreadable,
-        (Side::Absent, Side::Good(_)) => State::PathLost,
-        (Side::Bad { .. }, Side::Good(_)) => State::PathDamaged,
-        (Side::Absent, Side::Bad { .. }) => State::BothLost,
-        (Side::Bad { .. }, Side::Bad { .. }) => State::BothBad,
+    use Content::{Absent, Foreign, Refused, Session};
+    match (&observed.current, &observed.marker) {
+        (Foreign(_), _) | (_, Foreign(_)) => State::Foreign,
+        (Absent, Absent) => State::Absent,
+        (Session(_), Absent) => State::Clean,
+        (Refused(error), Absent) if holds_no_record(error) => State::InterruptedCreate,
+        (Refused(_), Absent) => State::Damaged,
+        (Session(_), Session(_)) if observed.names.is_one_inode() => State::InterruptedBeforeRename,
+        (Session(current), Session(marker)) if extends(current, marker) => State::InterruptedAfterRename,
+        (Session(current), Session(marker)) if extends(marker, current) => State::PathOlder,
+        (Session(_), Session(_)) => State::Diverged,
+        (Session(_), Refused(_)) => State::MarkerUnreadable,
+        (Absent, Session(_)) => State::PathLost,
+        (Refused(_), Session(_)) => State::PathDamaged,
+        (Absent, Refused(_)) => State::BothLost,
+        (Refused(_), Refused(_)) => State::BothBad,
     }
+}
+
+/// Empty, or the beginning of a header.
+fn holds_no_record(error: &Error) -> bool {
+    error.requirement() == "F6"
 }
 
 /// Whether `long` is the same session as `short` with no entry less and none changed.
@@ -268,16 +277,15 @@ fn extends(long: &Decoded, short: &Decoded) -> bool {
 }
 
 fn refusal<O: FileOps>(place: &Place<O>, state: State, observed: &Observed<O::File>) -> Error {
-    match (state, observed.current.refusal()) {
-        (State::Damaged | State::InterruptedCreate, Some(error)) => {
-            error.clone().with_path(place.path()).with_stage(Stage::X2)
+    match (state, &observed.current) {
+        (State::Damaged | State::InterruptedCreate, Content::Refused(error)) => {
+            error.clone().with_stage(Stage::X2)
         }
         (State::Foreign, _) => place.file_changed(State::Foreign.words(), Stage::X2),
-        _ => refused(place, state),
+        _ => refused(place, state).with_stage(Stage::X2),
     }
 }
 
 fn refused<O: FileOps>(place: &Place<O>, state: State) -> Error {
-    let message = format!("{state}: {}", state.words());
-    Error::new(Code::RollbackFailed, "X2", message).with_path(place.path()).with_stage(Stage::X2)
+    Error::new(Code::RollbackFailed, "X2", format!("{state}: {}", state.words())).with_path(place.path())
 }

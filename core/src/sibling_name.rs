@@ -29,10 +29,18 @@ pub(crate) fn restore(file: &OsStr, tag: &Tag) -> OsString {
     beside(file, &format!("{RESTORE}{}-{}", tag.process, tag.unique))
 }
 
-/// What a recovery keeps but takes out of the way.
+/// What a recovery keeps but takes out of the way. The unique part is written without its hyphens: only so is the name
+/// no longer than [`longest`], and a session that could be created can also be recovered.
 pub(crate) fn aside(file: &OsStr, tag: &Tag) -> OsString {
     let time = jiff::Timestamp::from_second(tag.time.seconds).unwrap_or_default();
-    beside(file, &format!("{ASIDE}{}-{}", time.strftime("%Y%m%dT%H%M%SZ"), tag.unique))
+    let unique = tag.unique.replace('-', "");
+    beside(file, &format!("{ASIDE}{}-{unique}", time.strftime("%Y%m%dT%H%M%SZ")))
+}
+
+/// Whether `name` is of the form that [`aside`] gives for `file`.
+pub(crate) fn is_aside_of(file: &OsStr, name: &OsStr) -> bool {
+    let rest = name.as_encoded_bytes().strip_prefix(file.as_encoded_bytes());
+    rest.is_some_and(|rest| rest.starts_with(ASIDE.as_bytes()))
 }
 
 /// Whether `name` is one that [`temporary`] or [`restore`] gives for `file`, of any process.
@@ -71,11 +79,17 @@ mod tests {
         Tag { process, time: crate::file_ops::Timestamp::default(), unique: uuid::Uuid::nil().to_string() }
     }
 
-    // Requirement: S1
+    // Requirement: S1, X2
     #[test]
     fn no_sibling_is_longer_than_the_reserved_length() {
         let file = OsStr::new("a.jsonl");
-        for name in [marker(file), temporary(file, &tag(u32::MAX)), restore(file, &tag(u32::MAX))] {
+        let longest_tag = tag(u32::MAX);
+        for name in [
+            marker(file),
+            temporary(file, &longest_tag),
+            restore(file, &longest_tag),
+            aside(file, &longest_tag),
+        ] {
             assert!(name.len() <= longest(file), "{name:?}");
         }
         assert_eq!(restore(file, &tag(u32::MAX)).len(), longest(file));
@@ -107,7 +121,7 @@ mod tests {
             "a.jsonl.pify-session-7-00000000-0000-0000-0000-00000000000x",
             "a.jsonl.pify-session--00000000-0000-0000-0000-000000000000",
             "a.jsonl.pify-session-12345678901-00000000-0000-0000-0000-000000000000",
-            "a.jsonl.pify-session-aside-19700101T000000Z-00000000-0000-0000-0000-000000000000",
+            "a.jsonl.pify-session-aside-19700101T000000Z-00000000000000000000000000000000",
         ] {
             assert!(!is_temporary_of(file, OsStr::new(name)), "{name}");
         }
@@ -118,9 +132,11 @@ mod tests {
     fn a_name_set_aside_says_when() {
         let mut tag = tag(7);
         tag.time.seconds = 1_767_225_600;
-        assert_eq!(
-            aside(OsStr::new("a.jsonl"), &tag),
-            "a.jsonl.pify-session-aside-20260101T000000Z-00000000-0000-0000-0000-000000000000"
-        );
+        let (file, name) = (OsStr::new("a.jsonl"), aside(OsStr::new("a.jsonl"), &tag));
+        assert_eq!(name, "a.jsonl.pify-session-aside-20260101T000000Z-00000000000000000000000000000000");
+        assert!(is_aside_of(file, &name));
+        for other in [marker(file), temporary(file, &tag), restore(file, &tag)] {
+            assert!(!is_aside_of(file, &other), "{other:?}");
+        }
     }
 }

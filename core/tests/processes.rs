@@ -155,7 +155,7 @@ fn a_kill_at_any_moment_leaves_a_generation_or_a_marker() {
 
 // Requirement: X2, X3
 fn recovery_leads_on_after_every_kill() {
-    let sessions = std::env::var("SESSION_HARNESS_KILLED_SESSIONS").ok().and_then(|text| text.parse().ok());
+    let sessions = env::var("SESSION_HARNESS_KILLED_SESSIONS").ok().and_then(|text| text.parse().ok());
     let tally = kill_writers(sessions.unwrap_or(40), false);
     println!("recover: {} of {} kills needed it: {tally:?}", tally.recovered, tally.kills);
     assert_eq!(tally.recovered, tally.refused);

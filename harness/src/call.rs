@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use session_tree::recover::{Choice, Step};
 use session_tree::{Entry, Error, Header, Message};
 
 use crate::model;
@@ -85,11 +86,36 @@ pub enum Call {
         /// Which tree.
         tree: String,
     },
+    /// Asks what state a crash left a session in.
+    Inspect {
+        /// Where.
+        path: String,
+    },
+    /// Resolves what a crash left.
+    Recover {
+        /// Where.
+        path: String,
+        /// What to keep where that cannot be told from the files.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        choose: Option<Choose>,
+    },
     /// Ends a store.
     Close {
         /// Which store.
         store: String,
     },
+}
+
+/// What a recovery is told to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choose {
+    /// The session file.
+    Current,
+    /// The recovery marker.
+    Marker,
+    /// Neither: the session file gets out of the way.
+    SetAside,
 }
 
 impl Call {
@@ -105,6 +131,8 @@ impl Call {
             Call::MoveTo { .. } => "moveTo",
             Call::TreeAppend { .. } => "treeAppend",
             Call::Active { .. } => "active",
+            Call::Inspect { .. } => "inspect",
+            Call::Recover { .. } => "recover",
             Call::Close { .. } => "close",
         }
     }
@@ -139,6 +167,21 @@ pub struct Answer {
     /// The active leaf, where the call has one to give.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaf: Option<Option<String>>,
+    /// The token of the state that an inspection or a recovery found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// What a recovery did, in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub did: Option<Vec<Did>>,
+}
+
+/// One thing that a recovery did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Did {
+    /// What, by its token.
+    pub action: String,
+    /// The name that is gone, or that something has now, in the session's directory.
+    pub name: String,
 }
 
 /// An entry as a subject shows it: its canonical JSON text, and the two ids that the oracle needs.
@@ -189,6 +232,22 @@ impl From<&Error> for Refusal {
     }
 }
 
+impl From<Choose> for Choice {
+    fn from(choose: Choose) -> Choice {
+        match choose {
+            Choose::Current => Choice::Current,
+            Choose::Marker => Choice::Marker,
+            Choose::SetAside => Choice::SetAside,
+        }
+    }
+}
+
+impl From<&Step> for Did {
+    fn from(step: &Step) -> Did {
+        Did { action: step.action.token().to_owned(), name: step.name.to_string_lossy().into_owned() }
+    }
+}
+
 impl From<&Entry> for EntryView {
     fn from(entry: &Entry) -> EntryView {
         EntryView {
@@ -225,4 +284,39 @@ pub fn header_json(header: &Header) -> serde_json::Value {
 pub fn message_json(message: &Message) -> Box<RawValue> {
     // The canonical form is JSON by construction; a null would be refused by every store as a message.
     RawValue::from_string(message.to_json()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(call: &Call) -> String {
+        serde_json::to_string(call).expect("a call is JSON")
+    }
+
+    // Requirement: X1, X2
+    #[test]
+    fn recovery_calls_are_written_as_the_protocol_has_them() {
+        let path = "a.jsonl".to_owned();
+        assert_eq!(written(&Call::Inspect { path: path.clone() }), r#"{"call":"inspect","path":"a.jsonl"}"#);
+        for (choose, text) in [
+            (None, r#"{"call":"recover","path":"a.jsonl"}"#),
+            (Some(Choose::Current), r#"{"call":"recover","path":"a.jsonl","choose":"current"}"#),
+            (Some(Choose::Marker), r#"{"call":"recover","path":"a.jsonl","choose":"marker"}"#),
+            (Some(Choose::SetAside), r#"{"call":"recover","path":"a.jsonl","choose":"set-aside"}"#),
+        ] {
+            assert_eq!(written(&Call::Recover { path: path.clone(), choose }), text);
+            let read = serde_json::from_str(text).expect("a call");
+            assert!(matches!(read, Call::Recover { choose: read, .. } if read == choose), "{text}");
+        }
+        let answer = Answer {
+            state: Some("path-lost".to_owned()),
+            did: Some(vec![Did { action: "marker-becomes-current".to_owned(), name: "a.jsonl".to_owned() }]),
+            ..Answer::default()
+        };
+        assert_eq!(
+            serde_json::to_string(&answer).expect("an answer is JSON"),
+            r#"{"state":"path-lost","did":[{"action":"marker-becomes-current","name":"a.jsonl"}]}"#
+        );
+    }
 }

@@ -1,14 +1,19 @@
 //! The command line.
 
-use std::io;
+use std::io::{self, Write};
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::exit_code::Exit;
 use crate::scenario::HarnessError;
+use crate::tree_view::UnknownEntry;
 
 mod list;
+mod recover;
 mod run;
+mod screen;
+mod tree;
+mod verify;
 
 /// Tests whether a session store can be trusted, and looks into session files.
 #[derive(Debug, Parser)]
@@ -28,6 +33,16 @@ enum Command {
     List(List),
     /// Runs one case alone and tells what happened, call by call.
     Replay(run::Replay),
+    /// Runs random workloads with random faults and power cuts, beyond the exhaustive part.
+    Explore(run::Explore),
+    /// Loads session files as a store does, and tells what is wrong with those that are refused.
+    Verify(verify::Verify),
+    /// Draws the tree of a session: branches, active leaf, tool calls and results.
+    Tree(tree::Tree),
+    /// Names the state that a crash left a session in, and changes nothing.
+    Inspect(recover::Inspect),
+    /// Resolves what a crash left, where nothing has to be guessed or you choose.
+    Recover(recover::Recover),
 }
 
 #[derive(Debug, Args)]
@@ -62,12 +77,18 @@ pub fn main() -> Exit {
         Some(Command::List(options)) if options.requirements => list::requirements(&options),
         Some(Command::List(options)) => list::list(&options),
         Some(Command::Replay(options)) => run::replay(&options),
+        Some(Command::Explore(options)) => run::explore(&options),
+        Some(Command::Verify(options)) => verify::verify(&options),
+        Some(Command::Tree(options)) => tree::tree(&options),
+        Some(Command::Inspect(options)) => recover::inspect(&options),
+        Some(Command::Recover(options)) => recover::recover(&options),
     };
     match done {
         Ok(exit) => exit,
         Err(CliError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Holds,
         Err(error) => {
-            eprintln!("session-harness: {error}");
+            // A person whose terminal is gone needs no words, and a panic would hide the exit status.
+            let _ = writeln!(io::stderr(), "session-harness: {error}");
             error.exit()
         }
     }
@@ -84,12 +105,14 @@ enum CliError {
     NoSuchCase(String),
     #[error("no case matches {0:?}: `session-harness list` prints every id")]
     NothingMatches(Vec<String>),
+    #[error("{0}: `session-harness tree FILE` shows them all")]
+    NoSuchEntry(#[from] UnknownEntry),
 }
 
 impl CliError {
     fn exit(&self) -> Exit {
         match self {
-            CliError::NoSuchCase(_) | CliError::NothingMatches(_) => Exit::Usage,
+            CliError::NoSuchCase(_) | CliError::NothingMatches(_) | CliError::NoSuchEntry(_) => Exit::Usage,
             CliError::Harness(_) | CliError::Io(_) => Exit::Harness,
         }
     }

@@ -112,6 +112,10 @@ pub const SUBSETS_UP_TO: usize = 4;
 /// Bytes that nobody wrote, for a lost grain where nothing was before.
 const GARBAGE: u8 = 0xa5;
 
+/// Beyond so many combinations of names the profile `posix` is represented by: every prefix in the order of issue, each
+/// single name that survives alone, and each that alone is lost. A store that syncs its directory never comes near.
+pub const COMBINATIONS_UP_TO: usize = 4_096;
+
 /// Which of an unsynced file's contents are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Contents {
@@ -148,7 +152,9 @@ fn outcomes(
 ) -> Vec<CutOutcome> {
     let torn_renames = off == Some(Assumption::AtomicRename);
     let mut outcomes = match profile {
-        Profile::Process | Profile::Ordered => prefixes_of_all_changes(unsettled, torn_renames),
+        Profile::Process | Profile::Ordered => {
+            prefixes_of_all_changes(unsettled, unsettled.journal, torn_renames)
+        }
         Profile::Posix => each_name_on_its_own(unsettled, torn_renames),
     };
     if off == Some(Assumption::WholeNewNames) {
@@ -186,22 +192,22 @@ fn product<T>(outcomes: Vec<CutOutcome>, values: &[T], set: impl Fn(&mut CutOutc
     all
 }
 
-/// Names and attributes as they were at an instant: what the journal holds for certain, then any prefix of the rest,
-/// in the order in which it was issued over the whole file system. A rename's two changes are of one instant, and
+/// Names and attributes as they were at an instant: what is certain up to one, then any prefix of the rest, in the
+/// order in which it was issued over the whole file system. A rename's two changes are of one instant, and
 /// with `torn_renames` also without its target.
-fn prefixes_of_all_changes(unsettled: &Unsettled, torn_renames: bool) -> Vec<CutOutcome> {
+fn prefixes_of_all_changes(unsettled: &Unsettled, certain: u64, torn_renames: bool) -> Vec<CutOutcome> {
     let names = unsettled.directories.iter().flat_map(|dir| dir.changes.iter().map(|change| change.at));
     let attributes =
         unsettled.attributes.iter().flat_map(|inode| inode.changes.iter().map(|change| change.at));
-    let mut instants: Vec<u64> = names.chain(attributes).filter(|at| *at > unsettled.journal).collect();
-    instants.push(unsettled.journal);
+    let mut instants: Vec<u64> = names.chain(attributes).filter(|at| *at > certain).collect();
+    instants.push(certain);
     instants.sort_unstable();
     instants.dedup();
     let mut outcomes: Vec<CutOutcome> =
         instants.into_iter().map(|instant| after_instant(unsettled, instant)).collect();
     if torn_renames {
         let replaced = replaced_names(unsettled);
-        for (dir, change) in replaced.into_iter().filter(|(_, change)| change.at > unsettled.journal) {
+        for (dir, change) in replaced.into_iter().filter(|(_, change)| change.at > certain) {
             let mut torn = after_instant(unsettled, change.at - 1);
             torn.names.push((dir, change.name.clone(), None));
             outcomes.push(torn);
@@ -286,6 +292,9 @@ fn after_instant(unsettled: &Unsettled, instant: u64) -> CutOutcome {
 /// For every name, its state after any prefix of the changes to it: a file fsync fixes no name, and a rename's source
 /// may be gone while its target is still the old one. With `torn_renames`, that target may be gone too.
 fn each_name_on_its_own(unsettled: &Unsettled, torn_renames: bool) -> Vec<CutOutcome> {
+    if combinations(unsettled) > COMBINATIONS_UP_TO {
+        return representatives(unsettled, torn_renames);
+    }
     let mut outcomes = vec![CutOutcome::default()];
     for dir in &unsettled.directories {
         let mut names: Vec<&Name> = dir.changes.iter().map(|change| &change.name).collect();
@@ -300,6 +309,37 @@ fn each_name_on_its_own(unsettled: &Unsettled, torn_renames: bool) -> Vec<CutOut
             }
             outcomes =
                 product(outcomes, &states, |outcome, now| outcome.names.push((dir.id, name.clone(), *now)));
+        }
+    }
+    outcomes
+}
+
+/// How many combinations of the states of all names there are, at the most.
+fn combinations(unsettled: &Unsettled) -> usize {
+    let mut product: usize = 1;
+    for dir in &unsettled.directories {
+        let mut names: Vec<&Name> = dir.changes.iter().map(|change| &change.name).collect();
+        names.sort_unstable();
+        for name in names.chunk_by(|one, other| one == other) {
+            product = product.saturating_mul(name.len() + 1);
+        }
+    }
+    product
+}
+
+fn representatives(unsettled: &Unsettled, torn_renames: bool) -> Vec<CutOutcome> {
+    let names_of = |outcome: CutOutcome| CutOutcome { names: outcome.names, ..CutOutcome::default() };
+    let mut outcomes: Vec<CutOutcome> =
+        prefixes_of_all_changes(unsettled, 0, torn_renames).into_iter().map(names_of).collect();
+    let everything = names_of(after_instant(unsettled, u64::MAX));
+    for dir in &unsettled.directories {
+        let mut names: Vec<&Name> = dir.changes.iter().map(|change| &change.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let (alone, rest) =
+                everything.names.iter().cloned().partition(|(id, other, _)| *id == dir.id && other == name);
+            outcomes.extend([alone, rest].map(|names| CutOutcome { names, ..CutOutcome::default() }));
         }
     }
     outcomes

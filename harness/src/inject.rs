@@ -46,6 +46,9 @@ pub struct Event {
 #[derive(Clone)]
 pub struct Injector(Arc<Mutex<State>>);
 
+type Act = Arc<dyn Fn(Actor) + Send + Sync>;
+type After = Arc<dyn Fn(&Event) + Send + Sync>;
+
 struct State {
     plan: Vec<Armed>,
     during: During,
@@ -54,8 +57,8 @@ struct State {
     killed: bool,
     open: usize,
     lifted: bool,
-    act: Option<Arc<dyn Fn(Actor) + Send + Sync>>,
-    after: Option<Arc<dyn Fn(&Event) + Send + Sync>>,
+    act: Act,
+    after: Option<After>,
 }
 
 struct Armed {
@@ -78,7 +81,7 @@ impl Injector {
             killed: false,
             open: 0,
             lifted: false,
-            act: Some(Arc::new(act)),
+            act: Arc::new(act),
             after: None,
         })))
     }
@@ -238,7 +241,7 @@ impl Injector {
             (fault.map(|(at, _)| at), nth, fault.map(|(_, kind)| kind), state.act.clone())
         };
         // The actor and the call run without the lock: both come back to this watch when they open or close files.
-        if let (Some(Kind::Actor(actor)), Some(act)) = (fault, act) {
+        if let Some(Kind::Actor(actor)) = fault {
             act(actor);
         }
         let (result, outcome) = run(fault);

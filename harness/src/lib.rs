@@ -4,6 +4,7 @@
 pub mod call;
 pub mod cli;
 pub mod crash;
+pub mod diagnose;
 pub mod disk;
 pub mod exit_code;
 pub mod fault;

@@ -50,7 +50,7 @@ fn tell_trace(out: &mut String, case: &Case, run: &Run) {
             let _ = writeln!(out, "{}", event.during);
             let of_call: Vec<_> =
                 run.trace.iter().filter(|other| other.during == event.during).cloned().collect();
-            stages = stage::of_clean_trace(case.scenario().action.call(), &of_call).into_iter();
+            stages = stage::of_faulted_trace(case.scenario().action.call(), &of_call).into_iter();
         }
         let stage = stages.next().flatten().map_or("", session_tree::Stage::id);
         let mark = if event.fault.is_some() { "  <- fault" } else { "" };

@@ -13,6 +13,21 @@ pub fn of_clean_trace(call: &str, events: &[Event]) -> Vec<Option<Stage>> {
     events.iter().map(|event| tracker.next(event.op, event.target)).collect()
 }
 
+/// As [`of_clean_trace`] for a call in which something failed: what a roll back did belongs to the roll back.
+pub fn of_faulted_trace(call: &str, events: &[Event]) -> Vec<Option<Stage>> {
+    let mut stages = of_clean_trace(call, events);
+    let is_undoing = |event: &Event| {
+        matches!((event.op, event.target.from), (Op::Rename, Role::Marker) | (_, Role::Restore))
+    };
+    let Some(restored) = events.iter().position(is_undoing) else { return stages };
+    let failed = |event: &&Event| event.fault.is_some() && !is_undoing(event);
+    let begun = events[..restored].iter().rposition(|event| failed(&event)).map_or(0, |at| at + 1);
+    for stage in stages[begun..].iter_mut().flatten() {
+        *stage = Stage::C20;
+    }
+    stages
+}
+
 struct Tracker {
     stage: Stage,
     next: fn(Stage, Op, Target) -> Stage,

@@ -1,4 +1,5 @@
 //! The suites.
 
 pub mod crash;
+pub mod explore;
 pub mod faults;

@@ -424,7 +424,7 @@ impl Words {
 
 /// Whether a terminal might obey the character (controls), reorder others because of it (bidirectional controls), or
 /// show nothing at all for it. The joiners stay, since scripts and emoji need them.
-fn is_unsafe(character: char) -> bool {
+pub(crate) fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'

@@ -49,7 +49,7 @@ fn is_run_for_real(case: &Case) -> bool {
                     matches!(errno, Errno::EIO | Errno::EINTR | Errno::EEXIST)
                 }
                 Kind::Short | Kind::ShortThen(_) | Kind::NoProgress | Kind::Held | Kind::Actor(_) => true,
-                Kind::KillBefore | Kind::KillAfter => false,
+                Kind::KillBefore | Kind::KillAfter | Kind::SyncDrops(_) | Kind::SyncLies => false,
             }
     });
     representative && SCENARIOS.contains(&case.scenario().name)

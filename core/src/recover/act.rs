@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::observe::Observed;
+use super::observe::Names;
 use super::{Action, Step};
 use crate::errno::Errno;
 use crate::error::{Error, Result, Stage};
@@ -17,31 +17,30 @@ const STAGE: Stage = Stage::X2;
 /// Does `actions` in order, on the files that were observed and are locked.
 pub(super) fn carry_out<O: FileOps>(
     place: &Place<O>,
-    observed: &Observed<O::File>,
+    names: &Names<O::File>,
     actions: &[Action],
 ) -> Result<Vec<Step>> {
     if actions.is_empty() {
         return Ok(Vec::new());
     }
-    make_kept_durable(place, observed, actions)?;
+    let current = || held(place, names.current.held.as_ref());
+    let marker = || held(place, names.marker.held.as_ref());
+    make_kept_durable(
+        place,
+        if actions.contains(&Action::MarkerBecomesCurrent) { marker()? } else { current()? },
+    )?;
     let name_of = |action: &Action| match action {
         Action::RemoveMarker => {
-            remove(place, &place.marker, &held(place, observed.marker.held.as_ref())?.identity)?;
+            let kept = (place.name.as_os_str(), &current()?.identity);
+            give_up(place, &place.marker, &marker()?.identity, kept)?;
             Ok(place.marker.clone())
         }
-        Action::SetAsideCurrent => {
-            set_aside(place, &place.name, held(place, observed.current.held.as_ref())?)
-        }
-        Action::SetAsideMarker => {
-            set_aside(place, &place.marker, held(place, observed.marker.held.as_ref())?)
-        }
+        Action::SetAsideCurrent => set_aside(place, &place.name, &current()?.identity),
+        Action::SetAsideMarker => set_aside(place, &place.marker, &marker()?.identity),
         Action::MarkerBecomesCurrent => {
-            move_name(
-                place,
-                &place.marker,
-                &place.name,
-                &held(place, observed.marker.held.as_ref())?.identity,
-            )?;
+            let identity = &marker()?.identity;
+            link(place, &place.marker, &place.name, identity)?;
+            hand_over(place, &place.marker, &place.name, identity)?;
             Ok(place.name.clone())
         }
     };
@@ -50,50 +49,69 @@ pub(super) fn carry_out<O: FileOps>(
 
 /// What is kept under the session's name is fsynced, and the directory, before anything loses a name: until then a
 /// cut could leave neither the one nor the other.
-fn make_kept_durable<O: FileOps>(
-    place: &Place<O>,
-    observed: &Observed<O::File>,
-    actions: &[Action],
-) -> Result<()> {
-    let kept =
-        if actions.contains(&Action::MarkerBecomesCurrent) { &observed.marker } else { &observed.current };
-    let kept = held(place, kept.held.as_ref())?;
+fn make_kept_durable<O: FileOps>(place: &Place<O>, kept: &Generation<O::File>) -> Result<()> {
     place.ops.sync(&kept.file).map_err(|errno| place.io("fsync what is kept", errno, STAGE))?;
     sync_dir(place)
 }
 
-/// Gives what `name` stands for a fresh name instead.
-fn set_aside<O: FileOps>(
-    place: &Place<O>,
-    name: &OsStr,
-    generation: &Generation<O::File>,
-) -> Result<OsString> {
-    let aside = sibling_name::aside(&place.name, &place.ops.tag());
-    move_name(place, name, &aside, &generation.identity)?;
+/// Gives what `name` stands for a fresh name instead: link, directory fsync, unlink, directory fsync.
+fn set_aside<O: FileOps>(place: &Place<O>, name: &OsStr, identity: &Identity) -> Result<OsString> {
+    let aside = if let Some(aside) = given_before(place, identity)? {
+        aside
+    } else {
+        let fresh = sibling_name::aside(&place.name, &place.ops.tag());
+        link(place, name, &fresh, identity)?;
+        fresh
+    };
+    hand_over(place, name, &aside, identity)?;
     Ok(aside)
 }
 
-/// Link, directory fsync, unlink, directory fsync. Never a rename: a cut may take both names of a rename to a new
-/// name away, and neither of these.
-fn move_name<O: FileOps>(place: &Place<O>, from: &OsStr, to: &OsStr, identity: &Identity) -> Result<()> {
-    if let Err(errno) = place.ops.link(&place.dir, from, to) {
-        // Only what the new name stands for says whether the link took effect.
-        match place.look_firmly(to) {
-            Ok(seen) if seen.is(identity) => {}
-            Ok(Seen::Present(_)) if errno == Errno::EEXIST => return Err(taken(place, to).with_errno(errno)),
-            _ => return Err(place.io("link a recovered file to its new name", errno, STAGE)),
+/// The name that an earlier recovery gave this file before it was cut off: recovering again ends in the same place
+/// and does not pile up names.
+fn given_before<O: FileOps>(place: &Place<O>, identity: &Identity) -> Result<Option<OsString>> {
+    let mut names =
+        place.ops.list(&place.dir).map_err(|errno| place.io("list the directory", errno, STAGE))?;
+    names.retain(|name| sibling_name::is_aside_of(&place.name, name));
+    names.sort();
+    for name in names {
+        let seen =
+            place.look(&name).map_err(|errno| place.io("look at a file that was set aside", errno, STAGE))?;
+        if seen.is(identity) {
+            return Ok(Some(name));
         }
     }
-    match place.look(to) {
-        Ok(seen) if seen.is(identity) => {}
-        Ok(_) => return Err(taken(place, to)),
-        Err(errno) => return Err(place.io("look at a recovered file", errno, STAGE)),
-    }
-    sync_dir(place)?;
-    remove(place, from, identity)
+    Ok(None)
 }
 
-fn remove<O: FileOps>(place: &Place<O>, name: &OsStr, identity: &Identity) -> Result<()> {
+/// Gives a file a further name. Never a rename: a cut may take both names of a rename to a new name away, and neither
+/// of these.
+fn link<O: FileOps>(place: &Place<O>, from: &OsStr, to: &OsStr, identity: &Identity) -> Result<()> {
+    // The link names whatever `from` stands for, so that is looked at immediately before.
+    expect(place, from, identity)?;
+    let Err(errno) = place.ops.link(&place.dir, from, to) else { return Ok(()) };
+    // Only what the new name stands for says whether the link took effect.
+    match place.look_firmly(to) {
+        Ok(seen) if seen.is(identity) => Ok(()),
+        Ok(Seen::Present(_)) if errno == Errno::EEXIST => Err(taken(place, to).with_errno(errno)),
+        _ => Err(place.io("link a recovered file to its new name", errno, STAGE)),
+    }
+}
+
+/// The further name is durable before the old one goes.
+fn hand_over<O: FileOps>(place: &Place<O>, from: &OsStr, to: &OsStr, identity: &Identity) -> Result<()> {
+    sync_dir(place)?;
+    give_up(place, from, identity, (to, identity))
+}
+
+/// Removes `name`, durably, while `kept` still has the name that makes it dispensable.
+fn give_up<O: FileOps>(
+    place: &Place<O>,
+    name: &OsStr,
+    identity: &Identity,
+    kept: (&OsStr, &Identity),
+) -> Result<()> {
+    expect(place, kept.0, kept.1)?;
     place.remove(name, &[identity]).map_err(|why| match why {
         NotRemoved::Foreign => taken(place, name),
         NotRemoved::Failed(errno) => place.io("remove a name", errno, STAGE),
@@ -101,11 +119,19 @@ fn remove<O: FileOps>(place: &Place<O>, name: &OsStr, identity: &Identity) -> Re
     sync_dir(place)
 }
 
+fn expect<O: FileOps>(place: &Place<O>, name: &OsStr, identity: &Identity) -> Result<()> {
+    match place.look(name) {
+        Ok(seen) if seen.is(identity) => Ok(()),
+        Ok(_) => Err(taken(place, name)),
+        Err(errno) => Err(place.io("look at a file that is being recovered", errno, STAGE)),
+    }
+}
+
 fn sync_dir<O: FileOps>(place: &Place<O>) -> Result<()> {
     place.sync_dir().map_err(|errno| place.io("fsync the directory", errno, STAGE))
 }
 
-/// An action is planned only for a side that was observed to be a regular file.
+/// An action is planned only for what was observed to be a regular file.
 fn held<'a, O: FileOps>(
     place: &Place<O>,
     held: Option<&'a Generation<O::File>>,
@@ -114,5 +140,7 @@ fn held<'a, O: FileOps>(
 }
 
 fn taken<O: FileOps>(place: &Place<O>, name: &OsStr) -> Error {
-    place.file_changed(&format!("{} names somebody else's file", name.to_string_lossy()), STAGE)
+    place
+        .file_changed("the name does not stand for the file that is being recovered", STAGE)
+        .at(&place.path_of(name))
 }

@@ -7,8 +7,10 @@ use crate::errno::Errno;
 use crate::error::{Result, Stage};
 use crate::file_ops::{Access, FileKind, FileOps, Lock, OsFileOps};
 use crate::identity::Identity;
-use crate::place::{NotRemoved, Place, Seen};
+use crate::place::{LOCK_TRIES, NotRemoved, Place, Seen, Waits, locks_are_missing};
 use crate::sibling_name;
+
+use super::observe;
 
 const STAGE: Stage = Stage::X3;
 
@@ -37,13 +39,16 @@ pub fn strays_with<O: FileOps>(ops: O, path: impl AsRef<Path>) -> Result<Vec<Str
     in_place(&Place::open(ops, path.as_ref(), STAGE)?)
 }
 
-/// Removes the temporaries of dead processes beside the session at `path`, and says which.
+/// Removes the temporaries of dead processes beside the session at `path`, and says which. A commit under way is
+/// waited for, bounded.
 ///
 /// Only names of the store's own form, only regular files, and only where nobody has locked the inode. Where the file
-/// system has no locks nothing tells a stray from a commit under way, and nothing is removed.
+/// system has no locks nothing tells a stray from a commit under way, and nothing is removed. A power cut may bring
+/// back what was removed.
 ///
 /// # Errors
 /// [`Code::Io`](crate::Code::Io) and [`Code::RootChanged`](crate::Code::RootChanged); what was removed before is gone.
+/// With `in_flight` where another process kept the session or its marker locked.
 pub fn remove_strays(path: impl AsRef<Path>) -> Result<Vec<Stray>> {
     remove_strays_with(OsFileOps::new(), path)
 }
@@ -54,6 +59,9 @@ pub fn remove_strays(path: impl AsRef<Path>) -> Result<Vec<Stray>> {
 /// As [`remove_strays`].
 pub fn remove_strays_with<O: FileOps>(ops: O, path: impl AsRef<Path>) -> Result<Vec<Stray>> {
     let place = Place::open(ops, path.as_ref(), STAGE)?;
+    // A commit locks its temporary only after creating it, but the session before: with that lock no commit has one.
+    let _guard = place.lock_in_process(STAGE)?;
+    let _session = observe::lock(&place, &mut Waits::new(LOCK_TRIES), STAGE)?;
     let mut removed = Vec::new();
     for stray in in_place(&place)? {
         let Some((_locked, identity)) = lock_abandoned(&place, &stray.name)? else { continue };
@@ -82,7 +90,8 @@ pub(super) fn in_place<O: FileOps>(place: &Place<O>) -> Result<Vec<Stray>> {
     Ok(strays)
 }
 
-/// The file, locked until dropped, where it is regular and nobody else has locked it.
+/// The file, locked until dropped, where it is regular and nobody else has locked it. One that may not be opened, as
+/// another user's, is left out: nothing tells whether it is locked.
 fn lock_abandoned<O: FileOps>(place: &Place<O>, name: &OsStr) -> Result<Option<(O::File, Identity)>> {
     let seen = place.look(name).map_err(|errno| place.io("look at a temporary", errno, STAGE))?;
     if !matches!(seen, Seen::Present(stat) if stat.kind == FileKind::Regular) {
@@ -90,12 +99,17 @@ fn lock_abandoned<O: FileOps>(place: &Place<O>, name: &OsStr) -> Result<Option<(
     }
     let file = match place.open_name(name, Access::Read) {
         Ok(file) => file,
-        Err(Errno::ENOENT | Errno::ELOOP) => return Ok(None),
+        Err(Errno::ENOENT | Errno::ELOOP | Errno::EACCES | Errno::EPERM) => return Ok(None),
         Err(errno) => return Err(place.io("open a temporary", errno, STAGE)),
     };
     let opened = place.ops.stat(&file).map_err(|errno| place.io("look at a temporary", errno, STAGE))?;
-    if opened.kind != FileKind::Regular || place.try_lock(&file, Lock::Shared) != Ok(true) {
+    if opened.kind != FileKind::Regular {
         return Ok(None);
     }
-    Ok(Some((file, Identity::of(&opened))))
+    match place.try_lock(&file, Lock::Shared) {
+        Ok(true) => Ok(Some((file, Identity::of(&opened)))),
+        Ok(false) => Ok(None),
+        Err(errno) if locks_are_missing(errno) => Ok(None),
+        Err(errno) => Err(place.io("lock a temporary", errno, STAGE)),
+    }
 }

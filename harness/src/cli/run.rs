@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -13,9 +13,9 @@ use super::{CliError, list};
 use crate::crash::{Profile, UnknownProfile};
 use crate::exit_code::Exit;
 use crate::replay;
-use crate::report::{Outcomes, Report, terminal};
+use crate::report::{Outcomes, Report, replay_command, terminal};
 use crate::suite::faults::Case;
-use crate::suite::{crash, faults};
+use crate::suite::{crash, explore, faults};
 use crate::world::Backend;
 
 /// The suites, in the order in which they run.
@@ -60,6 +60,22 @@ pub(super) struct Replay {
     /// On a temporary directory of the operating system instead of the simulated disk; for `faults` only.
     #[arg(long)]
     real: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Explore {
+    /// What decides every workload and fault; drawn and printed where it is not given.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// For how long, such as 60s or 5m.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    time: Duration,
+    /// At most so many workloads, whatever the time: with a seed this makes two runs equal.
+    #[arg(long, value_name = "N")]
+    workloads: Option<usize>,
+    /// What a power cut may lose: process, ordered or posix.
+    #[arg(long, default_value_t = Profile::Posix, value_parser = profile)]
+    profile: Profile,
 }
 
 /// Runs the suites and prints the verdict.
@@ -129,14 +145,14 @@ fn progress(quiet: bool) -> impl Fn(usize, usize) {
     let is_shown = !quiet && io::stderr().is_terminal();
     move |done, all| {
         if is_shown && done.is_multiple_of(250) {
-            eprint!("\r{done} of {all} cases ");
+            let _ = write!(io::stderr(), "\r{done} of {all} cases ");
         }
     }
 }
 
 fn clear_progress(quiet: bool) {
     if !quiet && io::stderr().is_terminal() {
-        eprint!("\r{:<32}\r", "");
+        let _ = write!(io::stderr(), "\r{:<32}\r", "");
     }
 }
 
@@ -155,6 +171,52 @@ pub(super) fn replay(options: &Replay) -> Result<Exit, CliError> {
         !violations.is_empty()
     };
     Ok(if broken { Exit::Violations } else { Exit::Holds })
+}
+
+/// Explores until the time is over or a promise is broken.
+pub(super) fn explore(options: &Explore) -> Result<Exit, CliError> {
+    let mut out = io::stdout();
+    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
+    writeln!(out, "seed {seed}   profile {}", options.profile)?;
+    out.flush()?;
+    let start = Instant::now();
+    let explored = explore::explore(seed, options.profile, |so_far| {
+        start.elapsed() < options.time && options.workloads.is_none_or(|most| so_far.workloads < most)
+    })?;
+    writeln!(
+        out,
+        "{} workloads   {} states   {} faults struck",
+        explored.workloads, explored.states, explored.faults_fired
+    )?;
+    let Some(broken) = explored.broken else {
+        writeln!(out, "holds: nothing was found")?;
+        return Ok(Exit::Holds);
+    };
+    for state in broken.broken.iter().filter(|broken| broken.is_of_the_store()).take(1) {
+        for violation in &state.violations {
+            writeln!(
+                out,
+                "violated: {} ({})\n  {}",
+                violation.promise.words(),
+                violation.promise,
+                violation.evidence
+            )?;
+        }
+        writeln!(out, "  replay:  {}", replay_command(&state.token.to_string()))?;
+    }
+    Ok(Exit::Violations)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let number: u64 = number.parse().map_err(|_| "expected a time such as 60s or 5m".to_owned())?;
+    match unit {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
+        "h" => Ok(Duration::from_secs(number.saturating_mul(3_600))),
+        _ => Err("expected a time such as 60s or 5m".to_owned()),
+    }
 }
 
 fn profile(text: &str) -> Result<Profile, UnknownProfile> {

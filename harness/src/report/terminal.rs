@@ -78,8 +78,7 @@ impl Row {
         match finished.case.plan.0.as_slice() {
             [only] => match only.kind {
                 Kind::Before(_) | Kind::SyncDrops(_) => Row::FailsBefore,
-                Kind::SyncLies => Row::FailsAfter,
-                Kind::After(_) => Row::FailsAfter,
+                Kind::After(_) | Kind::SyncLies => Row::FailsAfter,
                 Kind::Short | Kind::ShortThen(_) | Kind::NoProgress => Row::Short,
                 Kind::Held => Row::Held,
                 Kind::Actor(_) => Row::Actor,

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 use session_tree::file_ops::FileOps;
+use session_tree::recover::{inspect_with, recover_with};
 use session_tree::{Error, Message, Options, Store, Tree};
 
 use super::Subject;
-use crate::call::{Answer, Call, EntryView, Refusal, Reply, header_json};
+use crate::call::{Answer, Call, Did, EntryView, Refusal, Reply, header_json};
 
 /// The reference store on any file operations.
 pub struct InProcess<O: FileOps> {
@@ -77,6 +78,18 @@ impl<O: FileOps> InProcess<O> {
             Call::Active { tree } => {
                 let tree = self.tree(tree)?;
                 Ok(Answer { entries: Some(views(&tree.active_entries())), ..leaf(tree) })
+            }
+            Call::Inspect { path } => {
+                let inspection = inspect_with(self.ops.clone(), Path::new(path))?;
+                Ok(Answer { state: Some(inspection.state.token().to_owned()), ..Answer::default() })
+            }
+            Call::Recover { path, choose } => {
+                let recovery = recover_with(self.ops.clone(), Path::new(path), choose.map(Into::into))?;
+                Ok(Answer {
+                    state: Some(recovery.state.token().to_owned()),
+                    did: Some(recovery.did.iter().map(Did::from).collect()),
+                    ..Answer::default()
+                })
             }
             Call::Close { store } => {
                 self.stores.remove(store).ok_or_else(|| Failure::unknown("store", store))?;

@@ -6,8 +6,8 @@
 //! sequence of cuts and recoveries is covered, however long.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::thread;
 
 use xxhash_rust::xxh3::Xxh3;
@@ -123,6 +123,13 @@ impl Broken {
     fn new(token: &Token, violations: Vec<Violation>, disk: Option<&Disk>) -> Broken {
         let seen = Seen::of(&violations, disk);
         Broken { token: token.clone(), violations, seen }
+    }
+}
+
+impl Broken {
+    /// Whether the store broke a promise, and not only the harness a plan.
+    pub fn is_of_the_store(&self) -> bool {
+        self.violations.iter().any(|violation| violation.promise != Promise::FaultFired)
     }
 }
 
@@ -259,7 +266,7 @@ impl Search<'_> {
         }
         let mut states = self.keep(&mut case, recorded.visits, token);
         while !states.is_empty() {
-            let judged = judge_in_parallel(&states, self.options)?;
+            let judged = judge_in_parallel(&states, self.options);
             let mut next = Vec::new();
             for (state, verdict) in states.iter().zip(judged) {
                 case.recovered += usize::from(verdict.recovered);
@@ -291,27 +298,26 @@ impl Search<'_> {
 }
 
 /// Judges in parallel; the verdicts are in the order of the states.
-fn judge_in_parallel(states: &[State], options: &Options) -> Result<Vec<Verdict>, HarnessError> {
+fn judge_in_parallel(states: &[State], options: &Options) -> Vec<Verdict> {
     const WORTH_A_THREAD: usize = 16;
     let jobs = options.jobs.min(states.len() / WORTH_A_THREAD).max(1);
     if jobs == 1 {
         return states.iter().map(|state| judge(state, options)).collect();
     }
-    let next = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Option<Result<Verdict, HarnessError>>>> =
-        states.iter().map(|_| Mutex::new(None)).collect();
+    let share = states.len().div_ceil(jobs);
     thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                while let Some((at, state)) =
-                    states.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    *slots[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(judge(state, options));
-                }
-            });
-        }
-    });
-    slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+        let judge_share = |part| scope.spawn(move || part_of(part, options));
+        let workers: Vec<_> = states.chunks(share).map(judge_share).collect();
+        // A panic of a worker is a defect of the harness and goes on as one.
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
+}
+
+fn part_of(states: &[State], options: &Options) -> Vec<Verdict> {
+    states.iter().map(|state| judge(state, options)).collect()
 }
 
 /// Every single fault of single operations, each with the operation before it and a further append after it.
@@ -324,7 +330,7 @@ fn faulted_workloads() -> Result<Vec<(Workload, Plan)>, HarnessError> {
         (Start::TornTail, Step::Append),
     ] {
         let workload = Workload { start, steps: vec![step, Step::Append] };
-        let clean = record_trace(&workload)?;
+        let clean = clean_trace(&workload)?;
         for event in clean.iter().filter(|event| event.during.nth == 1 && is_disturbed(event)) {
             for fault in faults::errors_at(event) {
                 all.push((workload.clone(), Plan(vec![fault])));
@@ -338,7 +344,11 @@ fn is_disturbed(event: &Event) -> bool {
     matches!(&*event.during.call, "create" | "append" | "treeAppend" | "flush")
 }
 
-fn record_trace(workload: &Workload) -> Result<Vec<Event>, HarnessError> {
+/// The system calls of the fault-free run of a workload.
+///
+/// # Errors
+/// Where the harness could not do its work.
+pub fn clean_trace(workload: &Workload) -> Result<Vec<Event>, HarnessError> {
     let options = Options { profile: Profile::Process, ..Options::default() };
     Ok(record(workload, &Plan::default(), &options)?.trace)
 }

@@ -11,7 +11,6 @@ use crate::call::{EntryView, Reply};
 use crate::disk::{Disk, Process};
 use crate::inject::Injector;
 use crate::promise::{Promise, Violation};
-use crate::scenario::HarnessError;
 use crate::subject::{InProcess, Subject};
 use crate::world::World;
 
@@ -33,7 +32,7 @@ pub(super) const PATH: &str = "/sessions/session.jsonl";
 pub(super) const RESTARTED: u32 = 500;
 
 /// Restarts the store on the state, recovers where it refuses, appends, cuts again and loads.
-pub(super) fn judge(state: &State, options: &Options) -> Result<Verdict, HarnessError> {
+pub(super) fn judge(state: &State, options: &Options) -> Verdict {
     let mut verdict = Verdict::default();
     let disk = state.disk.fork();
     let mut subject = InProcess::new(disk.process(RESTARTED));
@@ -42,6 +41,8 @@ pub(super) fn judge(state: &State, options: &Options) -> Result<Verdict, Harness
         let recovered = recover_recording(&disk, state, options, &mut verdict);
         match recovered {
             Ok(_) => verdict.recovered = true,
+            // Generations that were never made durable may have diverged: then only a person can choose.
+            Err(_) if state.history.suspended => return verdict,
             Err(error) => verdict.broke(Promise::AcknowledgedSurvive, format!("recovery refuses: {error}")),
         }
         check_second_recovery(&disk, &mut verdict);
@@ -67,7 +68,7 @@ pub(super) fn judge(state: &State, options: &Options) -> Result<Verdict, Harness
         }
         other => verdict.broke(Promise::AcknowledgedSurvive, format!("the restart refuses: {other:?}")),
     }
-    Ok(verdict)
+    verdict
 }
 
 pub(super) fn restart_ids() -> Vec<String> {
@@ -88,7 +89,8 @@ pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
     match recover::recover_with(disk.process(RESTARTED), PATH, None) {
         Ok(again) if again.did.is_empty() => {}
         other => {
-            verdict.broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"))
+            verdict
+                .broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"));
         }
     }
     if disk.snapshot() != before {
@@ -157,10 +159,7 @@ pub(super) fn go_on(
 pub(super) fn expected(history: &History, shown: &[EntryView], whence: &str) -> Result<(), Violation> {
     let acknowledged = &history.acknowledged;
     let kept = shown.iter().zip(acknowledged).take_while(|(one, other)| one == other).count();
-    if history.suspended && kept == shown.len() {
-        return Ok(());
-    }
-    if kept < acknowledged.len() {
+    if kept < acknowledged.len() && !history.suspended {
         let evidence = format!(
             "{whence} shows {} entries, of which {kept} are as acknowledged; {} were acknowledged",
             shown.len(),

@@ -193,7 +193,7 @@ pub(super) fn prepared(start: Start) -> Result<Disk, HarnessError> {
         Start::New => {}
         Start::Session => world.outsider().write_file(world.session(), (header + &entry).as_bytes())?,
         Start::TornTail => {
-            world.outsider().write_file(world.session(), (header + &entry + torn).as_bytes())?
+            world.outsider().write_file(world.session(), (header + &entry + torn).as_bytes())?;
         }
     }
     let disk = world.disk().cloned().unwrap_or_default();
@@ -202,6 +202,11 @@ pub(super) fn prepared(start: Start) -> Result<Disk, HarnessError> {
     }
     disk.sync_all();
     Ok(disk)
+}
+
+/// The entry that a prepared session holds.
+fn first_entry() -> EntryView {
+    EntryView { id: "e1".to_owned(), parent_id: None, timestamp: TIME.to_owned(), message: message(1, 0) }
 }
 
 pub(super) fn message(number: usize, failures: usize) -> String {
@@ -224,13 +229,13 @@ pub(super) struct Runner {
     violations: Vec<Violation>,
     /// The disk before the workload, where a second process does not see what became of it since.
     stale: Option<Disk>,
-    /// Entries that the session had before the workload, known before the first load shows them.
-    held: usize,
 }
 
 impl Runner {
     fn new(disk: Disk, start: Start, plan: &Plan, options: &Options) -> Runner {
-        let history = History { exists: start != Start::New, ..History::default() };
+        let exists = start != Start::New;
+        let acknowledged = if exists { vec![first_entry()] } else { Vec::new() };
+        let history = History { exists, acknowledged, ..History::default() };
         let camera = Camera::new(disk.clone(), Arc::new(history.clone()), options);
         let camera = Arc::new(Mutex::new(camera));
         let injector = Injector::new(plan, |_| {});
@@ -247,7 +252,6 @@ impl Runner {
             counts: Vec::new(),
             violations: Vec::new(),
             stale,
-            held: usize::from(start != Start::New),
         }
     }
 
@@ -263,7 +267,7 @@ impl Runner {
         } else {
             self.open(&mut first, "s");
         }
-        let _ = self.call(&mut first, &Call::Tree { store: "s".to_owned(), tree: "t".to_owned() });
+        self.open_tree(&mut first);
         for step in &workload.steps {
             self.step(&mut first, *step);
         }
@@ -295,7 +299,7 @@ impl Runner {
             }
             Step::Reload => {
                 self.open(first, "s");
-                let _ = self.call(first, &Call::Tree { store: "s".to_owned(), tree: "t".to_owned() });
+                self.open_tree(first);
             }
             Step::Second => {
                 let mut second = self.second();
@@ -323,7 +327,10 @@ impl Runner {
         let acknowledged = match reply {
             Reply::Ok(answer) => {
                 // What was in doubt is settled by the next generation that is durable.
-                self.history.doubtful.clear();
+                self.history.suspended |= lock(&self.camera).history.suspended;
+                if !self.history.suspended {
+                    self.history.doubtful.clear();
+                }
                 self.history.acknowledged.extend(answer.entry.clone());
                 answer.entry
             }
@@ -354,7 +361,14 @@ impl Runner {
         let reply = self.call(subject, &self.load(store));
         if let Reply::Ok(answer) = reply {
             self.adopt(&answer.entries.unwrap_or_default(), "a load while the machine is up");
-            self.leaf = self.history.acknowledged.last().map(|entry| entry.id.clone());
+        }
+    }
+
+    /// A fresh tree, also over the store of before where a load failed; the leaf is what it answers.
+    fn open_tree(&mut self, subject: &mut dyn Subject) {
+        let reply = self.call(subject, &Call::Tree { store: "s".to_owned(), tree: "t".to_owned() });
+        if let Reply::Ok(answer) = reply {
+            self.leaf = answer.leaf.flatten();
         }
     }
 
@@ -369,28 +383,24 @@ impl Runner {
     /// What a load shows while the machine is up is what is there from now on, unless it breaks a promise: then what
     /// was acknowledged is still owed.
     fn adopt(&mut self, shown: &[EntryView], whence: &str) {
-        let first_look = self.history.acknowledged.is_empty() && self.injector.calls() < FIRST_LOAD_CALLS;
-        if !first_look && let Err(violation) = expected(&self.history, shown, whence) {
+        if let Err(violation) = expected(&self.history, shown, whence) {
             self.violations.push(violation);
             return;
         }
         self.history.acknowledged = shown.to_vec();
-        self.history.doubtful.clear();
+        // What is in doubt stays so until a commit succeeds: that it is seen, or not, makes nothing durable.
         self.share();
     }
 
     fn call(&mut self, subject: &mut dyn Subject, call: &Call) -> Reply {
         let name = call.name();
-        let nth = match self.counts.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.counts.push((name, 1));
-                1
-            }
-        };
+        let known = self.counts.iter().position(|(known, _)| *known == name);
+        let nth = known.unwrap_or(self.counts.len());
+        if known.is_none() {
+            self.counts.push((name, 0));
+        }
+        self.counts[nth].1 += 1;
+        let nth = self.counts[nth].1;
         self.injector.begin(name, nth);
         subject.call(call)
     }
@@ -415,7 +425,7 @@ impl Runner {
 
     /// Ids by place, so that equal histories are equal however they came about.
     fn ids(&self) -> Vec<String> {
-        let count = self.history.acknowledged.len().max(self.held);
+        let count = self.history.acknowledged.len();
         (1..=8).map(|more| format!("e{}", count + more)).collect()
     }
 
@@ -450,9 +460,6 @@ pub(super) fn cannot_sync(event: &Event) -> bool {
     let unsupported = matches!(event.outcome, Outcome::Failed(Errno::EINVAL | Errno::ENOTSUP));
     event.op == Op::Fsync && event.target.from == Role::Root && unsupported
 }
-
-/// The calls of the very first load, before which nothing is known that it could contradict.
-pub(super) const FIRST_LOAD_CALLS: usize = 40;
 
 /// Whether a failed append may still turn up after a cut: its rename was issued, and no directory fsync has succeeded
 /// since the last change of a name (requirement C24).

@@ -39,7 +39,7 @@ pub fn tell(token: &Token, options: &Options) -> Result<(String, Vec<Violation>)
     let _ = writeln!(out, "  power cut {}; of the disks that it may leave, number {}", first.0, first.1);
     tell_disk(&mut out, &state.disk);
     for cut in later {
-        let verdict = judge(&state, &options)?;
+        let verdict = judge(&state, &options);
         let _ = writeln!(
             out,
             "\nthe restart refuses, recovery begins, and its cut {} leaves disk {}",
@@ -51,7 +51,7 @@ pub fn tell(token: &Token, options: &Options) -> Result<(String, Vec<Violation>)
         tell_disk(&mut out, &state.disk);
     }
     tell_expected(&mut out, &state.history);
-    let verdict = judge(&state, &options)?;
+    let verdict = judge(&state, &options);
     if verdict.recovered {
         out.push_str("restart   refuses; recovery leads on\n");
     }

@@ -1,0 +1,125 @@
+//! What stands at a session's names on a real file system, and how the operating system is asked about it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use session_tree::file_ops::{Access, FileOps, OsFileOps};
+use session_tree::{Code, Errno, Message, Store};
+use tempfile::TempDir;
+
+fn directory() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("session.jsonl");
+    (directory, path)
+}
+
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
+// Requirement: C2, S1
+#[test]
+fn an_exclusive_create_refuses_a_name_that_is_taken() {
+    let (directory, path) = directory();
+    fs::write(&path, "somebody else's").unwrap();
+    let ops = OsFileOps::new();
+    let root = ops.open_dir(directory.path()).unwrap();
+    let answer = ops.create_new(&root, OsStr::new("session.jsonl"), 0o600);
+    assert_eq!(answer.err(), Some(Errno::EEXIST));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "somebody else's");
+}
+
+// Requirement: S2
+#[test]
+fn only_a_regular_file_is_loaded_and_no_link_is_followed() {
+    let (directory, path) = directory();
+    let elsewhere = directory.path().join("elsewhere.jsonl");
+    drop(Store::create(&elsewhere).unwrap());
+    symlink(&elsewhere, &path).unwrap();
+    assert_eq!(Store::load(&path).unwrap_err().code(), Code::FileChanged, "a symbolic link");
+    fs::remove_file(&path).unwrap();
+    fifo(&path);
+    assert_eq!(Store::load(&path).unwrap_err().code(), Code::FileChanged, "a FIFO");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(Store::load(&path).unwrap_err().code(), Code::FileChanged, "a directory");
+}
+
+// Requirement: S3
+#[test]
+fn a_directory_that_is_a_link_is_refused() {
+    let (directory, _) = directory();
+    let (real, link) = (directory.path().join("real"), directory.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    symlink(&real, &link).unwrap();
+    let error = Store::create(link.join("session.jsonl")).unwrap_err();
+    assert_eq!(error.code(), Code::RootChanged);
+    assert_eq!(fs::read_dir(&real).unwrap().count(), 0);
+}
+
+// Requirement: S2
+#[test]
+fn opening_a_fifo_that_nobody_writes_to_does_not_wait() {
+    let (directory, path) = directory();
+    fifo(&path);
+    let ops = OsFileOps::new();
+    let root = ops.open_dir(directory.path()).unwrap();
+    let (told, answer) = mpsc::channel();
+    let opener = thread::spawn(move || {
+        let file = ops.open(&root, OsStr::new("session.jsonl"), Access::Read);
+        told.send(file.is_ok()).unwrap();
+    });
+    let is_open = answer.recv_timeout(Duration::from_secs(20));
+    if is_open.is_err() {
+        // Lets the opener go, or its thread would outlive the test.
+        drop(File::options().write(true).open(&path));
+    }
+    opener.join().unwrap();
+    assert_eq!(is_open, Ok(true));
+}
+
+// Requirement: S1, S2, C1
+#[test]
+fn a_marker_that_nobody_holds_refuses_load_create_and_append() {
+    let (directory, path) = directory();
+    let store = Store::create(&path).unwrap();
+    fs::hard_link(&path, directory.path().join("session.jsonl.pify-session-recovery")).unwrap();
+    let error = Store::load(&path).unwrap_err();
+    assert_eq!((error.code(), error.in_flight()), (Code::RollbackFailed, false));
+    assert_eq!(Store::create(&path).unwrap_err().code(), Code::RollbackFailed);
+    let error = store.append(None, Message::user("m", "x")).unwrap_err();
+    assert_eq!((error.code(), error.poisoned()), (Code::RollbackFailed, false));
+    assert!(fs::exists(directory.path().join("session.jsonl.pify-session-recovery")).unwrap());
+}
+
+// Requirement: S4, S4.rewrite
+#[test]
+fn a_rewrite_in_place_of_equal_size_is_noticed() {
+    let (_directory, path) = directory();
+    let store = Store::create(&path).unwrap();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_modified(modified + Duration::from_secs(1)).unwrap();
+    let error = store.append(None, Message::user("m", "x")).unwrap_err();
+    assert_eq!(error.code(), Code::FileChanged);
+}
+
+// Requirement: S4
+#[test]
+fn another_file_of_equal_size_and_time_is_noticed() {
+    let (directory, path) = directory();
+    let store = Store::create(&path).unwrap();
+    let other = directory.path().join("other");
+    fs::copy(&path, &other).unwrap();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    File::options().write(true).open(&other).unwrap().set_modified(modified).unwrap();
+    fs::rename(&other, &path).unwrap();
+    let error = store.append(None, Message::user("m", "x")).unwrap_err();
+    assert_eq!(error.code(), Code::FileChanged);
+}

@@ -1,0 +1,134 @@
+//! Beyond what can be visited completely: random workloads, longer than the exhaustive part, with random faults and a
+//! cut after every system call. A swarm: some steps are off in each workload and the rest unevenly weighted, so that
+//! rare mixtures turn up.
+
+use fastrand::Rng;
+
+use crate::crash::Profile;
+use crate::fault::Plan;
+use crate::scenario::HarnessError;
+use crate::suite::crash::{self, Broken, CaseResult, Options, Token};
+use crate::suite::faults;
+use crate::workload::{Start, Step, Workload};
+
+/// What was explored.
+#[derive(Debug, Default)]
+pub struct Explored {
+    /// Workloads that were run.
+    pub workloads: usize,
+    /// States that were judged; equal ones in different workloads count each time.
+    pub states: usize,
+    /// Faults that struck.
+    pub faults_fired: u64,
+    /// The first violation, reduced to the shortest workload and plan that show it.
+    pub broken: Option<CaseResult>,
+}
+
+const LONGEST: usize = 8;
+const MOST_FAULTS: usize = 2;
+
+/// Runs random workloads for as long as `go_on` says so, or until a promise is broken.
+///
+/// # Errors
+/// Where the harness could not do its work.
+pub fn explore(
+    seed: u64,
+    profile: Profile,
+    mut go_on: impl FnMut(&Explored) -> bool,
+) -> Result<Explored, HarnessError> {
+    let mut random = Rng::with_seed(seed);
+    let options = Options { profile, ..Options::default() };
+    let mut explored = Explored::default();
+    while explored.broken.is_none() && go_on(&explored) {
+        let token = random_case(&mut random, profile)?;
+        let result = crash::run_one(&token, &options)?;
+        explored.workloads += 1;
+        explored.states += result.fresh;
+        explored.faults_fired += u64::from(result.fired);
+        if is_broken(&result) {
+            explored.broken = Some(shrink(result, &options)?);
+        }
+    }
+    Ok(explored)
+}
+
+/// Drops steps and faults, one at a time, for as long as a promise stays broken.
+///
+/// # Errors
+/// Where the harness could not do its work.
+pub fn shrink(mut broken: CaseResult, options: &Options) -> Result<CaseResult, HarnessError> {
+    loop {
+        let mut smaller = None;
+        for token in with_one_less(&broken.token) {
+            let result = crash::run_one(&token, options)?;
+            if is_broken(&result) {
+                smaller = Some(result);
+                break;
+            }
+        }
+        match smaller {
+            Some(result) => broken = result,
+            None => return Ok(broken),
+        }
+    }
+}
+
+/// A fault that no longer strikes is no violation of the store.
+fn is_broken(result: &CaseResult) -> bool {
+    result.broken.iter().any(Broken::is_of_the_store)
+}
+
+fn with_one_less(token: &Token) -> Vec<Token> {
+    let faults = (0..token.plan.0.len()).map(|at| {
+        let mut less = token.clone();
+        less.plan.0.remove(at);
+        less
+    });
+    let steps = (0..token.workload.steps.len()).map(|at| {
+        let mut less = token.clone();
+        less.workload.steps.remove(at);
+        less
+    });
+    faults.chain(steps).collect()
+}
+
+fn random_case(random: &mut Rng, profile: Profile) -> Result<Token, HarnessError> {
+    let workload = random_workload(random);
+    let plan = random_plan(random, &workload)?;
+    Ok(Token { profile, workload, plan, cuts: Vec::new() })
+}
+
+fn random_workload(random: &mut Rng) -> Workload {
+    let start = Start::ALL[random.usize(..Start::ALL.len())];
+    let weights: Vec<u32> =
+        Step::ALL.iter().map(|_| if random.u8(..4) == 0 { 0 } else { 1 << random.u32(..5) }).collect();
+    let total: u32 = weights.iter().sum();
+    let length = random.usize(1..=LONGEST);
+    let step = |mut at: u32| {
+        let chosen = weights.iter().position(|weight| {
+            let found = at < *weight;
+            at = at.saturating_sub(*weight);
+            found
+        });
+        chosen.map_or(Step::Append, |chosen| Step::ALL[chosen])
+    };
+    let steps = (0..length).map(|_| step(if total == 0 { 0 } else { random.u32(..total) })).collect();
+    Workload { start, steps }
+}
+
+/// Faults at random system calls of the fault-free run.
+fn random_plan(random: &mut Rng, workload: &Workload) -> Result<Plan, HarnessError> {
+    let wanted = random.usize(..=MOST_FAULTS);
+    if wanted == 0 {
+        return Ok(Plan::default());
+    }
+    let trace = crash::clean_trace(workload)?;
+    let mut plan = Plan::default();
+    for _ in 0..wanted {
+        let faults = faults::errors_at(&trace[random.usize(..trace.len())]);
+        if !faults.is_empty() {
+            plan.0.push(faults[random.usize(..faults.len())].clone());
+        }
+    }
+    Ok(plan)
+}
