@@ -480,11 +480,11 @@ fn mixed(file: &UnsettledFile, grain: usize, written: &[usize], fates: &[Fate]) 
                     bytes[start..end].copy_from_slice(&file.cached[start..end]);
                 }
             }
-            Fate::Lost(fill) => {
+            Fate::Lost(blank) => {
                 let start = start.max(file.durable.len());
                 let end = (grain_number * grain + grain).min(bytes.len());
                 if start < end {
-                    bytes[start..end].fill(*fill);
+                    bytes[start..end].fill(*blank);
                 }
             }
         }

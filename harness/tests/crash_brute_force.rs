@@ -684,9 +684,9 @@ impl File {
 
 /// Adds every tree of these names, over all contents and permission bits of the files that have a name.
 fn add(names: &Names, contents: &[Vec<Vec<u8>>], modes: &[Vec<u32>], trees: &mut BTreeSet<Tree>) {
-    let named: BTreeSet<usize> = names.values().copied().collect();
+    let files: BTreeSet<usize> = names.values().copied().collect();
     let mut chosen: Vec<BTreeMap<usize, (&[u8], u32)>> = vec![BTreeMap::new()];
-    for file in named {
+    for file in files {
         let mut longer = Vec::new();
         for choice in &chosen {
             for bytes in &contents[file] {

@@ -419,10 +419,9 @@ fn merged_states_differ_in_strays_only() {
                 visited(&workload, &plan, &options).expect("a run")
             };
             let (merged, unmerged) = (visit(true), visit(false));
-            let without_stray_contents =
-                |visits: &[(usize, Disk)]| -> HashSet<(usize, Vec<(OsString, Vec<u8>)>)> {
-                    visits.iter().map(|(calls, disk)| (*calls, readable(disk))).collect()
-                };
+            let without_stray_contents = |visits: &[(usize, Disk)]| {
+                visits.iter().map(|(calls, disk)| (*calls, readable(disk))).collect::<HashSet<_>>()
+            };
             assert_eq!(
                 without_stray_contents(&merged),
                 without_stray_contents(&unmerged),

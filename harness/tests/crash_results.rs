@@ -103,7 +103,7 @@ fn a_state_that_is_judged_again_is_judged_the_same() {
 }
 
 fn complete(options: &Options) -> Results {
-    run(options, |_| true, &|_, _| {}).expect("a run of the suite")
+    run(options, |_| true, |_, _| {}).expect("a run of the suite")
 }
 
 fn token(workload: &str, plan: &str, profile: Profile) -> Token {
