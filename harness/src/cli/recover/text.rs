@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use session_tree::file_ops::FileKind;
 use session_tree::recover::{self as core, Action, Choice, Content, Inspection, Recovery, State, Stray};
 use session_tree::{Decoded, Error};
 
