@@ -38,9 +38,13 @@ pub(super) fn judge(state: &State, options: &Options) -> Verdict {
     let mut subject = InProcess::new(disk.process(RESTARTED));
     let mut reply = subject.call(&load(PATH, "s", restart_ids()));
     if is_refused_by_marker(&reply) {
-        let recovered = recover_recording(&disk, state, options, &mut verdict);
-        match recovered {
-            Ok(_) => verdict.recovered = true,
+        let inspected = inspect(&disk, &mut verdict);
+        match recover_recording(&disk, state, options, &mut verdict) {
+            Ok(recovery) if inspected.is_none_or(|state| state == recovery.state) => verdict.recovered = true,
+            Ok(recovery) => verdict.broke(
+                Promise::AcknowledgedSurvive,
+                format!("inspection says {inspected:?} where recovery finds {}", recovery.state),
+            ),
             // Generations that were never made durable may have diverged: then only a person can choose.
             Err(_) if state.history.suspended => return verdict,
             Err(error) => verdict.broke(Promise::AcknowledgedSurvive, format!("recovery refuses: {error}")),
@@ -83,9 +87,25 @@ pub(super) fn is_absent(disk: &Disk) -> bool {
     !disk.exists(PATH)
 }
 
+/// The state that inspection names; it changes nothing (requirement X1).
+fn inspect(disk: &Disk, verdict: &mut Verdict) -> Option<recover::State> {
+    let before = disk.time();
+    let inspected = recover::inspect_with(disk.process(RESTARTED), PATH);
+    if disk.time() != before {
+        verdict.broke(Promise::LoadReadsOnly, "inspection changes the disk".to_owned());
+    }
+    match inspected {
+        Ok(inspection) => Some(inspection.state),
+        Err(error) => {
+            verdict.broke(Promise::AcknowledgedSurvive, format!("inspection names no state: {error}"));
+            None
+        }
+    }
+}
+
 /// Recovering twice is recovering once.
 pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
-    let before = disk.snapshot();
+    let before = disk.time();
     match recover::recover_with(disk.process(RESTARTED), PATH, None) {
         Ok(again) if again.did.is_empty() => {}
         other => {
@@ -93,7 +113,7 @@ pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
                 .broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"));
         }
     }
-    if disk.snapshot() != before {
+    if disk.time() != before {
         verdict.broke(Promise::FailedMeansOld, "recovering again changes the disk".to_owned());
     }
 }
