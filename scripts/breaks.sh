@@ -13,7 +13,7 @@
 # A patch begins with lines of the form `Key: value`:
 #   Break        the bug, in one line
 #   Requirement  ids, with commas; the case or test that catches must cite one of them
-#   Caught-by    `faults`, the suite of the harness, or `tests`, `cargo test`
+#   Caught-by    `faults` or `crash`, the suites of the harness, or `tests`, `cargo test`
 #   Test         of `tests`: PACKAGE::TARGET::FILTER, where TARGET is a test target or `lib`
 #   Hangs        `yes` where the broken core does not end: only then does running out of time count as caught
 set -euo pipefail
@@ -126,9 +126,9 @@ check_header() { # NAME
         [[ -n $(field "$1" $key) ]] || fail "$1 has no line \`$key:\`"
     done
     case $(field "$1" Caught-by) in
-    faults) ;;
+    faults | crash) ;;
     tests) [[ $(field "$1" Test) =~ ^[a-z-]+::[a-z_]+::.+$ ]] || fail "$1 needs a line \`Test: PACKAGE::TARGET::FILTER\`" ;;
-    *) fail "$1 is caught by neither \`faults\` nor \`tests\`" ;;
+    *) fail "$1 is caught by none of \`faults\`, \`crash\` and \`tests\`" ;;
     esac
 }
 
@@ -202,7 +202,7 @@ split_test() { # TEST
 }
 
 build() { # CAUGHT-BY TEST
-    if [[ $1 == faults ]]; then
+    if [[ $1 != tests ]]; then
         cargo_in_copy build -q -p session-harness --bin session-harness
     else
         local package test_target filter
@@ -225,9 +225,9 @@ bounded() { # SECONDS COMMAND...
     ) >"$work/output" 2>&1 9>&- || status=$?
 }
 
-run_faults() { # SECONDS
+run_suite() { # SECONDS SUITE
     rm -f "$work/report.json"
-    bounded "$1" "$cache/target/debug/session-harness" run faults --quiet --report "json=$work/report.json"
+    bounded "$1" "$cache/target/debug/session-harness" run "$2" --quiet --report "json=$work/report.json"
 }
 
 run_test() { # SECONDS TEST
@@ -244,7 +244,7 @@ control() { # NAME...
     restore_copy
     for name in "$@"; do
         suite=$(field "$name" Caught-by)
-        echo "$suite" "$([[ $suite == faults ]] || field "$name" Test)"
+        echo "$suite" "$([[ $suite != tests ]] || field "$name" Test)"
     done | sort -u >"$work/suites"
     while read -r suite test; do
         # The tests of one target come one after the other, and are built together.
@@ -252,7 +252,7 @@ control() { # NAME...
             build "$suite" "$test" || fail "the unbroken copy does not build"
             built="$suite ${test%::*}"
         fi
-        if [[ $suite == faults ]]; then run_faults "$SUITE_SECONDS"; else run_test "$SUITE_SECONDS" "$test"; fi
+        if [[ $suite == tests ]]; then run_test "$SUITE_SECONDS" "$test"; else run_suite "$SUITE_SECONDS" "$suite"; fi
         if ((status != 0)); then
             tail -n 40 "$work/output" >&2
             fail "the unbroken copy is not clean: $suite $test"
@@ -266,21 +266,22 @@ control() { # NAME...
 
 # Whether the broken copy fails as declared; `catcher` then names what caught it, else what was seen.
 judge() { # NAME
-    local package test_target filter cited status seconds=$SUITE_SECONDS
+    local package test_target filter cited status suite seconds=$SUITE_SECONDS
     catcher=
     [[ $(field "$1" Hangs) == yes ]] && seconds=$HANG_SECONDS
-    if [[ $(field "$1" Caught-by) == faults ]]; then
-        run_faults "$seconds"
-    else
+    suite=$(field "$1" Caught-by)
+    if [[ $suite == tests ]]; then
         run_test "$seconds" "$(field "$1" Test)"
+    else
+        run_suite "$seconds" "$suite"
     fi
     if ((status == 124 || status == 137)); then
         catcher="does not end within $seconds s"
         [[ $(field "$1" Hangs) == yes ]] || return 1
-        [[ $(field "$1" Caught-by) == tests ]] || return 1
+        [[ $suite == tests ]] || return 1
         split_test "$(field "$1" Test)"
         is_cited_by_test "$1" "$filter" && catcher="$filter ($cited), which $catcher"
-    elif [[ $(field "$1" Caught-by) == faults ]]; then
+    elif [[ $suite != tests ]]; then
         judge_report "$1"
     else
         judge_tests "$1"

@@ -200,6 +200,33 @@ fn what_is_kept_is_durable_before_what_is_not_kept_goes() {
     }
 }
 
+// Requirement: X2
+#[test]
+fn a_recovery_whose_fsync_fails_says_so_and_takes_no_name_away_afterwards() {
+    let mut failures = 0;
+    for case in CASES {
+        let (_, mut fsyncs) = undisturbed(case);
+        fsyncs.retain(|event| event.op == Op::Fsync);
+        for plan in plans(&fsyncs) {
+            let what = format!("{case:?} with {plan}");
+            let (Kind::Before(errno) | Kind::After(errno)) = plan.0[0].kind else { continue };
+            // By this one a file system says that its directories need no fsync, or cannot have one.
+            if errno == Errno::EINVAL {
+                continue;
+            }
+            let ground = Ground::disturbed(Backend::Simulated, case.0, case.1, &plan, |_| {});
+            let error = recover(&ground, case.2, 1).expect_err(&what);
+            assert_eq!((error.code(), error.errno()), (Code::Io, Some(errno)), "{what}");
+            let trace = ground.injector.trace();
+            let struck = trace.iter().position(|event| event.fault.is_some()).expect(&what);
+            let later = trace[struck + 1..].iter().find(|event| event.op.mutates());
+            assert!(later.is_none(), "{what}: {later:?}");
+            failures += 1;
+        }
+    }
+    assert!(failures > 300, "{failures}");
+}
+
 /// The disk before each system call of a recovery, and after the last one. It begins with `start` in the place of the
 /// session, and everything durable; then somebody prepares it.
 fn moments(

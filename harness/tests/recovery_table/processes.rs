@@ -14,7 +14,7 @@ use session_tree::{Code, Entry, Errno, Message, Options, Store};
 use super::ground::{End, Ground, MARKER, Put, SESSION, union};
 
 /// A file that another process has open and locked.
-fn hold(disk: &Disk, name: &str) -> (Process, SimFile) {
+pub(crate) fn hold(disk: &Disk, name: &str) -> (Process, SimFile) {
     let process = disk.process(900);
     let dir = process.open_dir(Path::new("/sessions")).expect("the directory");
     let file = process.open(&dir, name.as_ref(), Access::Read).expect("the file");
@@ -130,7 +130,7 @@ fn everywhere(trace: &[Event]) -> impl Iterator<Item = Plan> + '_ {
 
 /// Runs `call` on a fresh ground once for each of its own system calls, and just before that one `deed` of somebody
 /// else.
-fn with_a_deed_at_every_call<Context: Send + 'static, Answer>(
+pub(crate) fn with_a_deed_at_every_call<Context: Send + 'static, Answer>(
     (current, marker): (Put, Put),
     arrange: impl Fn(&Ground) -> Context,
     call: impl Fn(&Ground) -> Answer,
@@ -259,6 +259,28 @@ fn a_commit_that_ends_while_it_is_looked_at_is_not_taken_for_a_crash() {
         },
     );
     assert!(clean > 10 && late < 10, "{clean} {late}");
+}
+
+// Requirement: X1, S2, S8
+#[test]
+fn those_who_only_look_do_not_take_each_other_for_a_commit() {
+    struct Other(Disk, PathBuf);
+    with_a_deed_at_every_call(
+        (Put::Two, Put::HardLink),
+        |ground| Other(ground.disk(), ground.path()),
+        |ground| inspect_with(ground.ops.clone(), ground.path()).expect("an inspection").state,
+        |Other(disk, path)| {
+            let state = inspect_with(disk.process(600), &*path).expect("an inspection").state;
+            assert_eq!(state, State::InterruptedBeforeRename);
+            let loaded = Store::load_with(disk.process(601), &*path, Options::new());
+            let refused = loaded.map(drop).expect_err("nobody has recovered");
+            assert_eq!((refused.code(), refused.in_flight()), (Code::RollbackFailed, false), "{refused}");
+        },
+        |ground, state, _, what| {
+            assert_eq!(state, State::InterruptedBeforeRename, "{what}");
+            ground.assert_nothing_held(what);
+        },
+    );
 }
 
 // Requirement: X2, S8

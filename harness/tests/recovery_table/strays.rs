@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use session_harness::disk::{Disk, LockSupport};
+use session_harness::disk::{Disk, LockSupport, Process, SimFile};
 use session_harness::fault::{Actor, Fault, Kind, Plan, Site, Span};
 use session_harness::inject::Event;
 use session_harness::outsider::Seen;
@@ -14,6 +14,7 @@ use session_tree::recover::{inspect_with, remove_strays_with, strays_with};
 use session_tree::{Entry, Errno, Message, Options, Store};
 
 use super::ground::{Ground, MARKER, Put, SESSION, STRAY};
+use super::processes::{hold, with_a_deed_at_every_call};
 
 const LOCKED: &str = "session.jsonl.pify-session-7-00000000-0000-0000-0000-000000000001";
 const RESTORE: &str = "session.jsonl.pify-session-restore-7-00000000-0000-0000-0000-000000000002";
@@ -141,6 +142,46 @@ fn strays_are_removed_at_any_moment_of_a_commit_and_the_commit_does_not_notice()
         let last = store.expect("a session").entries().last().map(Entry::id).map(str::to_owned);
         assert_eq!(last.as_deref(), Some(entry.id()), "{plan}");
     }
+}
+
+// Requirement: X3, S8
+#[test]
+fn strays_are_told_from_the_temporaries_of_commits_that_follow_each_other() {
+    /// Commits once; then it has begun the next commit and not yet locked the temporary of that.
+    struct Committing {
+        store: Store<Process>,
+        disk: Disk,
+        begun: Option<(Process, SimFile)>,
+    }
+    let temporary = Path::new("/sessions").join(LOCKED);
+    let mut begun = 0;
+    with_a_deed_at_every_call(
+        (Put::Two, Put::Absent),
+        |ground| {
+            let store = Store::load_with(ground.disk().process(700), ground.path(), Options::new());
+            Committing { store: store.expect("a store"), disk: ground.disk(), begun: None }
+        },
+        |ground| remove_strays_with(ground.ops.clone(), ground.path()),
+        |committing| match committing.store.append(Some("e-2"), Message::user("m-new", "and its tests?")) {
+            Ok(_) => {
+                committing.begun = Some(hold(&committing.disk, SESSION));
+                committing.disk.write_file(Path::new("/sessions").join(LOCKED), "").expect("a temporary");
+            }
+            Err(error) => assert!(error.in_flight(), "{error}"),
+        },
+        |ground, answer, committing, what| {
+            match answer {
+                Ok(removed) => {
+                    let named: Vec<&OsString> = removed.iter().map(|stray| &stray.name).collect();
+                    assert_eq!(named, [STRAY], "{what}");
+                }
+                Err(error) => assert!(error.in_flight(), "{what}: {error}"),
+            }
+            begun += usize::from(committing.begun.is_some());
+            assert_eq!(ground.disk().exists(&temporary), committing.begun.is_some(), "{what}");
+        },
+    );
+    assert!(begun > 5, "{begun}");
 }
 
 // Requirement: X3

@@ -258,6 +258,22 @@ fn opening_with_recovery_loads_what_can_be_proved_and_refuses_the_rest() {
     }
 }
 
+// Requirement: X2
+#[test]
+fn what_is_set_aside_leaves_what_was_set_aside_before() {
+    let ground = Ground::new(Backend::Simulated, Put::Two, Put::Absent);
+    let mut asides = Vec::new();
+    for marker in [Put::Fork, Put::Other, Put::BadMiddle, Put::Empty] {
+        let bytes = marker.bytes().expect("a regular file");
+        ground.world.outsider().write_file(&ground.world.beside(MARKER), &bytes).expect("a marker");
+        recover_with(ground.ops.clone(), ground.path(), Some(Choice::Current)).expect("a recovery");
+        asides.push(bytes);
+        asides.sort();
+        let end = End { session: Put::Two.bytes(), asides: asides.clone(), ..End::default() };
+        assert_eq!(End::of(&ground.view()), end, "{marker:?}");
+    }
+}
+
 // Requirement: X2, S1
 #[test]
 fn the_longest_name_that_a_session_can_have_can_be_set_aside_too() {
