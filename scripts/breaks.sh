@@ -173,7 +173,8 @@ apply() { # NAME
     local patch=$breaks/$1.patch
     # Without the ceiling git would find the repository around the copy and read the paths from its root.
     if ! (cd "$copy" && GIT_CEILING_DIRECTORIES=$cache git apply "$patch" 2>"$work/apply"); then
-        (cd "$copy" && patch -s -p1 -F3 --no-backup-if-mismatch -r - <"$patch") >"$work/apply" 2>&1 || {
+        # With more fuzz an insertion may land anywhere and break something else than it says.
+        (cd "$copy" && patch -s -p1 -F1 --no-backup-if-mismatch -r - <"$patch") >"$work/apply" 2>&1 || {
             cat "$work/apply" >&2
             restore_copy
             fail "$1 does not apply"
