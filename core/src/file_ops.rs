@@ -210,6 +210,19 @@ pub enum FileKind {
     Other,
 }
 
+impl FileKind {
+    /// The kind with its article, for messages.
+    pub const fn words(self) -> &'static str {
+        match self {
+            FileKind::Regular => "a regular file",
+            FileKind::Directory => "a directory",
+            FileKind::Symlink => "a symbolic link",
+            FileKind::Fifo => "a FIFO",
+            FileKind::Other => "a device or socket",
+        }
+    }
+}
+
 /// A point in time: seconds and nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Timestamp {

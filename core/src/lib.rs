@@ -76,6 +76,9 @@ mod quoted;
 mod record;
 pub mod recover;
 mod rollback;
+#[cfg(test)]
+#[path = "../tests/support/seeded.rs"]
+mod seeded;
 mod sibling_name;
 mod store;
 mod tape;

@@ -374,7 +374,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+        #![proptest_config(crate::seeded::cases(2_000))]
 
         // Requirement: L1, L2, L3, L4, L5
         #[test]

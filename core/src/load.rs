@@ -84,7 +84,7 @@ fn attempt<O: FileOps>(place: &Place<O>, seen_before: bool) -> Result<Attempt<O:
 /// Refuses what is not a regular file, and what is too large to be read.
 pub(crate) fn check_readable<O: FileOps>(place: &Place<O>, stat: &FileStat, stage: Stage) -> Result<()> {
     if stat.kind != FileKind::Regular {
-        let message = format!("not a regular file but {}", kind_words(stat.kind));
+        let message = format!("not a regular file but {}", stat.kind.words());
         return Err(Error::new(Code::FileChanged, "S2", message).with_path(place.path()).with_stage(stage));
     }
     if stat.size > MAX_SESSION_FILE_BYTES as u64 {
@@ -142,14 +142,4 @@ fn look_again<O: FileOps>(
     }
     place.check_root(stage)?;
     Ok(Attempt::Read(generation, bytes))
-}
-
-fn kind_words(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::Regular => "a regular file",
-        FileKind::Directory => "a directory",
-        FileKind::Symlink => "a symbolic link",
-        FileKind::Fifo => "a FIFO",
-        FileKind::Other => "a device or socket",
-    }
 }

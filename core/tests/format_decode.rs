@@ -1,5 +1,8 @@
 //! Files and what they are read as: order of checks, places of failures, limits, the canonical form.
 
+#[path = "support/seeded.rs"]
+mod seeded;
+
 use proptest::prelude::*;
 use session_tree::limits::{MAX_SESSION_FILE_BYTES, MAX_SESSION_LINE_BYTES, MAX_SESSION_RECORDS};
 use session_tree::{Block, Code, Decoded, Message, decode};
@@ -633,7 +636,7 @@ fn change(text: &mut Vec<u8>, kind: u8, at: usize, piece: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) })]
+    #![proptest_config(seeded::cases(4_000))]
 
     // Requirement: F7, F8
     #[test]

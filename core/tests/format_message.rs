@@ -1,5 +1,8 @@
 //! Messages and tool arguments on their own.
 
+#[path = "support/seeded.rs"]
+mod seeded;
+
 use proptest::prelude::*;
 use session_tree::json_prefix::{Tail, classify};
 use session_tree::limits::MAX_SESSION_FILE_BYTES;
@@ -185,7 +188,7 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+    #![proptest_config(seeded::cases(512))]
 
     // Requirement: F8, R3
     #[test]

@@ -1,5 +1,8 @@
 //! The tail classifier against definitions that share nothing with it.
 
+#[path = "support/seeded.rs"]
+mod seeded;
+
 use proptest::prelude::*;
 use session_tree::json_prefix::{Tail, classify, completion};
 
@@ -342,7 +345,7 @@ fn parses(text: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+    #![proptest_config(seeded::cases(2_000))]
 
     // Requirement: F4
     #[test]

@@ -1,8 +1,11 @@
 //! What is asked of a store and what it answers: the very types that the protocol carries, so that a store in this
 //! process and one behind a pipe are judged alike.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use session_tree::limits::SESSION_FORMAT_VERSION;
 use session_tree::recover::{Choice, Step};
 use session_tree::{Entry, Error, Header, Message};
 
@@ -157,7 +160,7 @@ pub enum Reply {
 pub struct Answer {
     /// The header, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub header: Option<serde_json::Value>,
+    pub header: Option<HeaderView>,
     /// The new entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<EntryView>,
@@ -182,6 +185,21 @@ pub struct Did {
     pub action: String,
     /// The name that is gone, or that something has now, in the session's directory.
     pub name: String,
+}
+
+/// A header as a subject shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeaderView {
+    /// Always `session`.
+    #[serde(rename = "type")]
+    pub kind: Cow<'static, str>,
+    /// The format's version.
+    pub version: u32,
+    /// The session's id.
+    pub id: String,
+    /// The time that the clock gave.
+    pub created_at: String,
 }
 
 /// An entry as a subject shows it: its canonical JSON text, and the two ids that the oracle needs.
@@ -270,14 +288,15 @@ impl From<&model::Entry> for EntryView {
     }
 }
 
-/// A header as the protocol shows it.
-pub fn header_json(header: &Header) -> serde_json::Value {
-    serde_json::json!({
-        "type": "session",
-        "version": session_tree::limits::SESSION_FORMAT_VERSION,
-        "id": header.id(),
-        "createdAt": header.created_at(),
-    })
+impl From<&Header> for HeaderView {
+    fn from(header: &Header) -> HeaderView {
+        HeaderView {
+            kind: Cow::Borrowed("session"),
+            version: SESSION_FORMAT_VERSION,
+            id: header.id().to_owned(),
+            created_at: header.created_at().to_owned(),
+        }
+    }
 }
 
 /// A message as the protocol carries it.

@@ -174,6 +174,11 @@ impl Disk {
         Disk::from_state(self.state().fork())
     }
 
+    /// The disk's clock: it moves with every change of anything, so equal times mean that nothing was changed between.
+    pub fn time(&self) -> u64 {
+        self.state().clock
+    }
+
     /// Descriptors that the living process of that id has.
     pub fn open_descriptors(&self, pid: u32) -> usize {
         self.state().open_descriptors(pid)

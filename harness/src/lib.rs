@@ -20,6 +20,7 @@ pub mod requirement;
 pub mod role;
 pub mod scenario;
 pub mod stage;
+pub mod stale;
 pub mod subject;
 pub mod suite;
 pub mod tree_view;

@@ -3,6 +3,7 @@
 //!
 //! `cargo test --test cases -- C8/rename` runs those of one stage; a failure prints the command that replays it.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -10,9 +11,10 @@ use session_harness::call::Reply;
 use session_harness::fault::{Kind, Span};
 use session_harness::inject::{Event, Outcome};
 use session_harness::report::replay_command;
+use session_harness::report::terminal::Row;
 use session_harness::scenario::Run;
 use session_harness::suite::crash;
-use session_harness::suite::faults::{self, Case, SCENARIOS};
+use session_harness::suite::faults::{self, Case, Finished, Results, SCENARIOS};
 use session_harness::world::Backend;
 use session_tree::Errno;
 
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
     }
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let results = faults::run_all(jobs, &|_, _| {}).unwrap_or_else(|error| panic!("no enumeration: {error}"));
+    let met = Met::of(&results);
+    trials.push(Trial::test("every_stage_is_met_by_every_kind_that_can_strike_it", move || met.check()));
     trials.extend(results.finished.into_iter().map(|finished| {
         let case = finished.case;
         Trial::test(case.id(), move || holds(&case))
@@ -36,6 +40,47 @@ fn main() -> ExitCode {
     let cases = crash::cases(&options).unwrap_or_else(|error| panic!("no enumeration: {error}"));
     trials.extend(cases.into_iter().map(|case| Trial::test(case.to_string(), move || survives(&case))));
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// How many cases with distinct traces there are, and which ways to go wrong meet which stages.
+struct Met {
+    cases: usize,
+    cells: HashSet<(&'static str, &'static str)>,
+}
+
+impl Met {
+    fn of(results: &Results) -> Met {
+        let cell = |finished: &Finished| (Row::of(finished).words(), finished.case.stage.id());
+        Met { cases: results.finished.len(), cells: results.finished.iter().map(cell).collect() }
+    }
+
+    fn check(&self) -> Result<(), Failed> {
+        const EVERY: [&str; 28] = [
+            "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10", "C11", "C12", "C20", "K1", "K2",
+            "K3", "K4", "K5", "K6", "K7", "K8", "K9", "V1", "V2", "V3", "V4", "V5", "V6",
+        ];
+        // Only what has an effect can fail after it.
+        const WITH_EFFECT: [&str; 20] = [
+            "C1", "C2", "C3", "C4", "C6", "C8", "C10", "C11", "C12", "C20", "K1", "K2", "K3", "K4", "K5",
+            "K7", "K8", "K9", "V1", "V4",
+        ];
+        let expected = [
+            (Row::FailsBefore, &EVERY[..]),
+            (Row::Actor, &EVERY),
+            (Row::Killed, &EVERY),
+            (Row::FailsAfter, &WITH_EFFECT),
+            (Row::Short, &["C3", "C20", "K3", "V5"]),
+            (Row::Held, &["C1", "C2", "C20", "K2"]),
+        ];
+        for (row, stages) in expected {
+            let missing: Vec<_> =
+                stages.iter().filter(|stage| !self.cells.contains(&(row.words(), **stage))).collect();
+            if !missing.is_empty() {
+                return Err(format!("no case of `{}` strikes {missing:?}", row.words()).into());
+            }
+        }
+        if self.cases < 1_000 { Err(format!("only {} distinct traces", self.cases).into()) } else { Ok(()) }
+    }
 }
 
 /// The part that is run on a real directory too: single faults that strike once, one representative of each way to

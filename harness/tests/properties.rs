@@ -1,5 +1,8 @@
 //! The store against the independent model, on random trees, files and sequences of operations.
 
+#[path = "../../core/tests/support/seeded.rs"]
+mod seeded;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::iter::zip;
@@ -14,10 +17,6 @@ use session_harness::model;
 use session_tree::file_ops::OsFileOps;
 use session_tree::{Entries, Entry, Message, Options, Store, Tree, decode};
 use tempfile::TempDir;
-
-fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
-}
 
 // ---------------------------------------------------------------- files
 
@@ -234,7 +233,7 @@ fn session() -> impl Strategy<Value = model::Session> {
 // ---------------------------------------------------------------- decoding
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(seeded::cases(300))]
 
     // Requirement: F8, R1, R2, R3
     #[test]
@@ -285,7 +284,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(150))]
+    #![proptest_config(seeded::cases(150))]
 
     /// What is refused is put as a plain message instead, so that branches grow long.
     // Requirement: L1, L2, L3, L4
@@ -479,7 +478,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 proptest! {
-    #![proptest_config(cases(1_000))]
+    #![proptest_config(seeded::cases(1_000))]
 
     // Requirement: F1, F2, F3, F4, F6, F7, R1, R2, R3, R4, R5, L5
     #[test]
@@ -497,7 +496,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(300))]
+    #![proptest_config(seeded::cases(300))]
 
     // Requirement: F2, F4, F5, F6
     #[test]
@@ -860,7 +859,7 @@ fn active_ids(tree: &Tree) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(seeded::cases(60))]
 
     // Requirement: S5, S6, S9, F5, F8, T1, T2, T3, T4, T5
     #[test]
@@ -870,7 +869,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(30))]
+    #![proptest_config(seeded::cases(30))]
 
     // Requirement: S7, T5
     #[test]

@@ -2,6 +2,7 @@
 
 mod append;
 mod classify;
+mod crash;
 mod decode;
 mod tree;
 
@@ -22,5 +23,6 @@ fn main() {
     decode::benches(&mut criterion);
     append::benches(&mut criterion);
     tree::benches(&mut criterion);
+    crash::benches(&mut criterion);
     criterion.final_summary();
 }

@@ -23,8 +23,7 @@ pub enum SyncFault {
 
 /// Everything that a power cut now could lose, and the settled state beneath it.
 ///
-/// Only inodes that some legal state after a cut can show are listed, and of these only the ones with unsettled
-/// changes. Instants (`at`) order all changes of the disk.
+/// Only inodes that some legal state after a cut can show are listed. Instants (`at`) order all changes of the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsettled {
     /// On a journalled file system every change up to this instant is durable: the last metadata change of an
@@ -34,6 +33,8 @@ pub struct Unsettled {
     pub directories: Vec<UnsettledDirectory>,
     /// Files with changed bytes.
     pub files: Vec<UnsettledFile>,
+    /// Files whose bytes are all durable, with these bytes.
+    pub settled: Vec<(NodeId, Arc<Vec<u8>>)>,
     /// Inodes with changed mode or owner.
     pub attributes: Vec<UnsettledAttributes>,
 }
@@ -82,6 +83,9 @@ pub struct CutOutcome {
     pub bytes: Vec<(NodeId, Arc<Vec<u8>>)>,
     /// Attributes of inodes.
     pub attributes: Vec<(NodeId, Attributes)>,
+    /// Names of directories that are empty files of their own after the cut, whatever they meant: what storage
+    /// assumption A4 rules out.
+    pub empty: Vec<(NodeId, Name)>,
 }
 
 impl Disk {
@@ -255,6 +259,7 @@ impl State {
             journal: self.journal,
             directories: Vec::new(),
             files: Vec::new(),
+            settled: Vec::new(),
             attributes: Vec::new(),
         };
         for id in self.survivable() {
@@ -274,6 +279,7 @@ impl State {
                     cached: file.bytes.clone(),
                     changes: file.changes.clone(),
                 }),
+                Body::File(file) => unsettled.settled.push((id, file.durable.clone())),
                 Body::Directory(directory) if !directory.changes.is_empty() => {
                     unsettled.directories.push(UnsettledDirectory {
                         id,
@@ -307,7 +313,21 @@ impl State {
     }
 
     fn after_cut(&self, outcome: &CutOutcome) -> State {
-        self.rebuild(outcome)
+        let mut state = self.rebuild(outcome);
+        for (dir, name) in &outcome.empty {
+            let at = state.tick();
+            let attributes = Attributes { mode: 0o600, owner: 0, group: 0 };
+            let id = state.add(at, attributes, Body::empty_file());
+            let meant = state.directory(*dir).ok().and_then(|directory| directory.entries.get(name));
+            state.set_entry(at, *dir, name.clone(), Some(id));
+            if let Some(meant) = meant {
+                state.drop_link(at, meant);
+            }
+        }
+        if !outcome.empty.is_empty() {
+            state.settle_all();
+        }
+        state
     }
 
     fn rebuild(&self, survival: &impl Survival) -> State {

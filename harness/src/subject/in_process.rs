@@ -11,7 +11,7 @@ use session_tree::recover::{inspect_with, recover_with};
 use session_tree::{Error, Message, Options, Store, Tree};
 
 use super::Subject;
-use crate::call::{Answer, Call, Did, EntryView, Refusal, Reply, header_json};
+use crate::call::{Answer, Call, Did, EntryView, Refusal, Reply};
 
 /// The reference store on any file operations.
 pub struct InProcess<O: FileOps> {
@@ -34,14 +34,14 @@ impl<O: FileOps> InProcess<O> {
                     options = options.with_session_id(id);
                 }
                 let opened = Store::create_with(self.ops.clone(), Path::new(path), options)?;
-                let answer = Answer { header: Some(header_json(&opened.header())), ..Answer::default() };
+                let answer = Answer { header: Some((&opened.header()).into()), ..Answer::default() };
                 self.stores.insert(store.clone(), opened);
                 Ok(answer)
             }
             Call::Load { store, path, ids, clock } => {
                 let opened = Store::load_with(self.ops.clone(), Path::new(path), options(ids, clock))?;
                 let answer = Answer {
-                    header: Some(header_json(&opened.header())),
+                    header: Some((&opened.header()).into()),
                     entries: Some(views(&opened.entries())),
                     leaf: Some(opened.tree().leaf().map(|leaf| leaf.to_string())),
                     ..Answer::default()

@@ -13,7 +13,7 @@ use std::thread;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::call::EntryView;
-use crate::crash::Profile;
+use crate::crash::{Assumption, Profile};
 use crate::disk::Disk;
 use crate::fault::Plan;
 use crate::inject::Event;
@@ -22,11 +22,15 @@ use crate::scenario::HarnessError;
 use crate::suite::faults;
 use crate::workload::{self, Start, Step, Workload};
 
+mod checks;
+mod finding;
 mod judge;
 mod record;
 mod tell;
 mod token;
 
+pub use checks::{Checks, visited};
+pub use finding::{Finding, Seen, finding};
 use judge::{Verdict, judge};
 use record::{Visits, record};
 pub use tell::{tell, weakest_profile};
@@ -49,13 +53,15 @@ pub struct Options {
     pub faults: bool,
     /// Whether one representative stands for all contents of a file that no later step reads.
     pub merge_strays: bool,
+    /// An assumption about the storage that does not hold; none in a run that a store can pass.
+    pub off: Option<Assumption>,
     /// Threads that judge states.
     pub jobs: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { profile: Profile::Posix, depth: 2, faults: true, merge_strays: true, jobs: 1 }
+        Options { profile: Profile::Posix, depth: 2, faults: true, merge_strays: true, off: None, jobs: 1 }
     }
 }
 
@@ -109,6 +115,15 @@ pub struct Broken {
     pub token: Token,
     /// What was broken.
     pub violations: Vec<Violation>,
+    /// What the first of them looks like on the disk.
+    pub seen: Seen,
+}
+
+impl Broken {
+    fn new(token: &Token, violations: Vec<Violation>, disk: Option<&Disk>) -> Broken {
+        let seen = Seen::of(&violations, disk);
+        Broken { token: token.clone(), violations, seen }
+    }
 }
 
 impl Broken {
@@ -242,12 +257,12 @@ impl Search<'_> {
             broken: Vec::new(),
         };
         if !recorded.violations.is_empty() {
-            case.broken.push(Broken { token: token.clone(), violations: recorded.violations });
+            case.broken.push(Broken::new(token, recorded.violations, None));
         }
         if recorded.fired.contains(&0) {
             let evidence = format!("the planned fault never struck: {}", token.plan);
             let violations = vec![Violation { promise: Promise::FaultFired, evidence }];
-            case.broken.push(Broken { token: token.clone(), violations });
+            case.broken.push(Broken::new(token, violations, None));
         }
         let mut states = self.keep(&mut case, recorded.visits, token);
         while !states.is_empty() {
@@ -256,7 +271,7 @@ impl Search<'_> {
             for (state, verdict) in states.iter().zip(judged) {
                 case.recovered += usize::from(verdict.recovered);
                 if !verdict.violations.is_empty() {
-                    case.broken.push(Broken { token: state.token.clone(), violations: verdict.violations });
+                    case.broken.push(Broken::new(&state.token, verdict.violations, Some(&state.disk)));
                 }
                 next.extend(self.keep(&mut case, verdict.during_recovery, &state.token));
             }

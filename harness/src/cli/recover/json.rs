@@ -8,7 +8,6 @@ use session_tree::recover::{self as core, Action, Choice, Content, Inspection, R
 use session_tree::{Entry, Error};
 
 use super::name_of;
-use super::text::kind_words;
 use crate::call::{Did, Refusal};
 
 /// What an inspection says. `recover` is what a recovery without a choice does, null where it refuses, and `choices`
@@ -80,7 +79,7 @@ fn content(name: &OsStr, content: &Content) -> Value {
     let name = name.to_string_lossy();
     match content {
         Content::Absent => json!({"name": name, "is": "absent"}),
-        Content::Foreign(kind) => json!({"name": name, "is": "foreign", "kind": kind_words(*kind)}),
+        Content::Foreign(kind) => json!({"name": name, "is": "foreign", "kind": kind.words()}),
         Content::Session(session) => json!({
             "name": name,
             "is": "session",

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use session_tree::file_ops::FileKind;
 use session_tree::recover::{self as core, Action, Choice, Content, Inspection, Recovery, State, Stray};
 use session_tree::{Decoded, Error};
 
@@ -96,17 +95,6 @@ pub(super) fn error(error: &Error, refused: Option<&Inspection>) -> String {
     text
 }
 
-/// What a thing is that is not a session file.
-pub(super) fn kind_words(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::Regular => "a regular file",
-        FileKind::Directory => "a directory",
-        FileKind::Symlink => "a symbolic link",
-        FileKind::Fifo => "a FIFO",
-        FileKind::Other => "a device or socket",
-    }
-}
-
 fn found(file: &Path, inspection: &Inspection) -> String {
     heading(file, inspection.state) + "\n" + &contents(file, inspection)
 }
@@ -128,7 +116,7 @@ fn one_content(role: &str, name: &OsStr, content: &Content) -> String {
     let name = harmless::text(name.as_encoded_bytes());
     let holds = match content {
         Content::Absent => "not there".to_owned(),
-        Content::Foreign(kind) => format!("{}, which no store makes", kind_words(*kind)),
+        Content::Foreign(kind) => format!("{}, which no store makes", kind.words()),
         Content::Session(session) => summary(session),
         Content::Refused(error) => {
             let place = error.position().map(|at| format!(", line {}", at.line)).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use session_tree::recover;
 
-use super::record::{Camera, Visits, append, load, lock, message, outcomes};
+use super::record::{Camera, Visits, append, disks_after_cut, load, lock, message};
 use super::{History, Options, SESSION, State, Submission};
 use crate::call::{EntryView, Reply};
 use crate::disk::{Disk, Process};
@@ -38,9 +38,13 @@ pub(super) fn judge(state: &State, options: &Options) -> Verdict {
     let mut subject = InProcess::new(disk.process(RESTARTED));
     let mut reply = subject.call(&load(PATH, "s", restart_ids()));
     if is_refused_by_marker(&reply) {
-        verdict.during_recovery = record_recovery(state, options);
-        match recover::recover_with(disk.process(RESTARTED), PATH, None) {
-            Ok(_) => verdict.recovered = true,
+        let inspected = inspect(&disk, &mut verdict);
+        match recover_recording(&disk, state, options, &mut verdict) {
+            Ok(recovery) if inspected.is_none_or(|state| state == recovery.state) => verdict.recovered = true,
+            Ok(recovery) => verdict.broke(
+                Promise::AcknowledgedSurvive,
+                format!("inspection says {inspected:?} where recovery finds {}", recovery.state),
+            ),
             // Generations that were never made durable may have diverged: then only a person can choose.
             Err(_) if state.history.suspended => return verdict,
             Err(error) => verdict.broke(Promise::AcknowledgedSurvive, format!("recovery refuses: {error}")),
@@ -83,9 +87,25 @@ pub(super) fn is_absent(disk: &Disk) -> bool {
     !disk.exists(PATH)
 }
 
+/// The state that inspection names; it changes nothing (requirement X1).
+fn inspect(disk: &Disk, verdict: &mut Verdict) -> Option<recover::State> {
+    let before = disk.time();
+    let inspected = recover::inspect_with(disk.process(RESTARTED), PATH);
+    if disk.time() != before {
+        verdict.broke(Promise::LoadReadsOnly, "inspection changes the disk".to_owned());
+    }
+    match inspected {
+        Ok(inspection) => Some(inspection.state),
+        Err(error) => {
+            verdict.broke(Promise::AcknowledgedSurvive, format!("inspection names no state: {error}"));
+            None
+        }
+    }
+}
+
 /// Recovering twice is recovering once.
 pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
-    let before = disk.snapshot();
+    let before = disk.time();
     match recover::recover_with(disk.process(RESTARTED), PATH, None) {
         Ok(again) if again.did.is_empty() => {}
         other => {
@@ -93,21 +113,26 @@ pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
                 .broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"));
         }
     }
-    if disk.snapshot() != before {
+    if disk.time() != before {
         verdict.broke(Promise::FailedMeansOld, "recovering again changes the disk".to_owned());
     }
 }
 
-/// Everything that cuts within a recovery may leave.
-pub(super) fn record_recovery(state: &State, options: &Options) -> Visits {
-    let disk = state.disk.fork();
+/// Recovers, keeping everything that cuts within the recovery may leave.
+fn recover_recording(
+    disk: &Disk,
+    state: &State,
+    options: &Options,
+    verdict: &mut Verdict,
+) -> session_tree::Result<recover::Recovery> {
     let camera = Arc::new(Mutex::new(Camera::new(disk.clone(), Arc::clone(&state.history), options)));
     let eye = Arc::clone(&camera);
     let injector = Injector::watching();
     injector.observe(move |event| lock(&eye).see(event));
-    let ops = World::on(disk, SESSION).process(&injector);
-    let _ = recover::recover_with(ops, PATH, None);
-    std::mem::take(&mut lock(&camera).visits)
+    let ops = World::on(disk.clone(), SESSION).process(&injector);
+    let recovered = recover::recover_with(ops, PATH, None);
+    verdict.during_recovery = std::mem::take(&mut lock(&camera).visits);
+    recovered
 }
 
 /// An append after the restart is acknowledged and survives another cut, whatever it loses.
@@ -129,8 +154,7 @@ pub(super) fn go_on(
                 .broke(Promise::GoesOnAfterwards, format!("the append after the restart: {other:?}"));
         }
     };
-    for outcome in outcomes(disk, options.profile, options.merge_strays) {
-        let after = disk.after_cut(&outcome);
+    for after in disks_after_cut(disk, options) {
         let again = InProcess::new(after.process(RESTARTED + 1)).call(&load(PATH, "s", Vec::new()));
         let Reply::Ok(answer) = &again else {
             return verdict

@@ -11,13 +11,14 @@ use xxhash_rust::xxh3::Xxh3;
 use super::judge::expected;
 use super::{History, Options, SESSION, Submission, TIME};
 use crate::call::{Call, EntryView, Reply};
-use crate::crash::{self, Contents, Profile};
-use crate::disk::{CutOutcome, Disk, NodeId, Unsettled};
+use crate::crash::{self, Assumption, Contents};
+use crate::disk::{Disk, NodeId, Unsettled};
 use crate::fault::{Op, Plan, Role};
 use crate::inject::{Event, Injector, Outcome};
 use crate::promise::{Promise, Violation};
 use crate::role;
 use crate::scenario::HarnessError;
+use crate::stale::StaleOps;
 use crate::subject::{InProcess, Subject};
 use crate::workload::{Start, Step, Workload};
 use crate::world::{Backend, World, WorldOps};
@@ -48,10 +49,11 @@ pub(super) struct Visit {
 
 /// Cuts the power after each system call, on a copy.
 pub(super) struct Camera {
-    profile: Profile,
-    merge_strays: bool,
+    options: Options,
     disk: Disk,
     history: Arc<History>,
+    /// Whether states that are equal to earlier ones are kept too.
+    pub(super) keeps_equal: bool,
     pub(super) visits: Visits,
     seen: HashSet<u128>,
     /// System calls so far.
@@ -61,10 +63,10 @@ pub(super) struct Camera {
 impl Camera {
     pub(super) fn new(disk: Disk, history: Arc<History>, options: &Options) -> Camera {
         Camera {
-            profile: options.profile,
-            merge_strays: options.merge_strays,
+            options: *options,
             disk,
             history,
+            keeps_equal: false,
             visits: Visits::default(),
             seen: HashSet::new(),
             calls: 0,
@@ -86,11 +88,10 @@ impl Camera {
     fn cut(&mut self) {
         let number = self.visits.moments.len();
         self.visits.moments.push(self.calls);
-        for (at, outcome) in outcomes(&self.disk, self.profile, self.merge_strays).iter().enumerate() {
+        for (at, disk) in disks_after_cut(&self.disk, &self.options).enumerate() {
             self.visits.disks += 1;
-            let disk = self.disk.after_cut(outcome);
             let digest = digest(&disk, &self.history);
-            if self.seen.insert(digest) {
+            if self.seen.insert(digest) || self.keeps_equal {
                 let history = Arc::clone(&self.history);
                 self.visits.found.push(Visit { digest, disk, history, at: (number, at) });
             }
@@ -98,10 +99,10 @@ impl Camera {
     }
 }
 
-pub(super) fn outcomes(disk: &Disk, profile: Profile, merge_strays: bool) -> Vec<CutOutcome> {
-    let unsettled = disk.unsettled();
-    crash::outcomes(&unsettled, profile, |file| {
-        if merge_strays && is_stray_only(&unsettled, file) { Contents::Nothing } else { Contents::All }
+pub(super) fn disks_after_cut<'a>(disk: &'a Disk, options: &Options) -> impl Iterator<Item = Disk> + use<'a> {
+    let merge_strays = options.merge_strays;
+    crash::disks(disk, options.profile, options.off, move |unsettled, file| {
+        if merge_strays && is_stray_only(unsettled, file) { Contents::Nothing } else { Contents::All }
     })
 }
 
@@ -153,8 +154,19 @@ pub(super) fn is_effect(event: &Event) -> bool {
 
 /// Runs `workload` under `plan`, cutting after each call that changes anything, and after each answer.
 pub(super) fn record(workload: &Workload, plan: &Plan, options: &Options) -> Result<Recorded, HarnessError> {
+    record_with(workload, plan, options, false)
+}
+
+/// As [`record`]; with `keeps_equal`, a state is there once for each cut that leaves it.
+pub(super) fn record_with(
+    workload: &Workload,
+    plan: &Plan,
+    options: &Options,
+    keeps_equal: bool,
+) -> Result<Recorded, HarnessError> {
     let disk = prepared(workload.start)?;
     let mut runner = Runner::new(disk, workload.start, plan, options);
+    lock(&runner.camera).keeps_equal = keeps_equal;
     runner.run(workload);
     let camera = Arc::clone(&runner.camera);
     let recorded = Recorded {
@@ -215,6 +227,8 @@ pub(super) struct Runner {
     failures: usize,
     counts: Vec<(&'static str, u32)>,
     violations: Vec<Violation>,
+    /// The disk before the workload, where a second process does not see what became of it since.
+    stale: Option<Disk>,
 }
 
 impl Runner {
@@ -225,6 +239,7 @@ impl Runner {
         let camera = Camera::new(disk.clone(), Arc::new(history.clone()), options);
         let camera = Arc::new(Mutex::new(camera));
         let injector = Injector::new(plan, |_| {});
+        let stale = (options.off == Some(Assumption::OneView)).then(|| disk.fork());
         let eye = Arc::clone(&camera);
         injector.observe(move |event| lock(&eye).see(event));
         Runner {
@@ -236,6 +251,7 @@ impl Runner {
             failures: 0,
             counts: Vec::new(),
             violations: Vec::new(),
+            stale,
         }
     }
 
@@ -257,7 +273,7 @@ impl Runner {
         }
     }
 
-    fn step(&mut self, first: &mut InProcess<WorldOps>, step: Step) {
+    fn step(&mut self, first: &mut dyn Subject, step: Step) {
         let root = self.history.acknowledged.first().map(|entry| entry.id.clone());
         match step {
             Step::Append => {
@@ -286,12 +302,12 @@ impl Runner {
                 self.open_tree(first);
             }
             Step::Second => {
-                let mut second = InProcess::new(self.process());
-                self.open_beside(&mut second);
-                let leaf = self.history.acknowledged.last().map(|entry| entry.id.clone());
+                let mut second = self.second();
+                let second = second.as_mut();
+                let leaf = self.open_beside(second);
                 let submission = self.submission(leaf);
                 let call = append("two", &submission);
-                self.submit(&mut second, submission, &call);
+                self.submit(second, submission, &call);
             }
         }
     }
@@ -299,7 +315,7 @@ impl Runner {
     /// Appends; the entry where it was acknowledged.
     fn submit(
         &mut self,
-        subject: &mut InProcess<WorldOps>,
+        subject: &mut dyn Subject,
         submission: Submission,
         call: &Call,
     ) -> Option<EntryView> {
@@ -320,6 +336,11 @@ impl Runner {
             }
             Reply::Refused(refusal) => {
                 self.failures += 1;
+                // A store whose generation another process has replaced since must refuse; nothing else may stop it.
+                if self.injector.fired().is_empty() && refusal.code != "SESSION_FILE_CHANGED" {
+                    let text = format!("nothing goes wrong, and an append is refused: {}", refusal.message);
+                    self.violated(Promise::RetrySucceeds, text);
+                }
                 let events = self.injector.trace().split_off(before);
                 if refusal.code == "SESSION_ROLLBACK_FAILED" || leaves_doubt(&events) {
                     self.history.doubtful.push(submission);
@@ -336,7 +357,7 @@ impl Runner {
         acknowledged
     }
 
-    fn open(&mut self, subject: &mut InProcess<WorldOps>, store: &str) {
+    fn open(&mut self, subject: &mut dyn Subject, store: &str) {
         let reply = self.call(subject, &self.load(store));
         if let Reply::Ok(answer) = reply {
             self.adopt(&answer.entries.unwrap_or_default(), "a load while the machine is up");
@@ -344,31 +365,34 @@ impl Runner {
     }
 
     /// A fresh tree, also over the store of before where a load failed; the leaf is what it answers.
-    fn open_tree(&mut self, subject: &mut InProcess<WorldOps>) {
+    fn open_tree(&mut self, subject: &mut dyn Subject) {
         let reply = self.call(subject, &Call::Tree { store: "s".to_owned(), tree: "t".to_owned() });
         if let Reply::Ok(answer) = reply {
             self.leaf = answer.leaf.flatten();
         }
     }
 
-    fn open_beside(&mut self, subject: &mut InProcess<WorldOps>) {
-        let reply = self.call(subject, &self.load("two"));
-        if let Reply::Ok(answer) = reply {
-            self.adopt(&answer.entries.unwrap_or_default(), "a load by another process");
-        }
+    /// The leaf that the other process sees.
+    fn open_beside(&mut self, subject: &mut dyn Subject) -> Option<String> {
+        let Reply::Ok(answer) = self.call(subject, &self.load("two")) else { return None };
+        let shown = answer.entries.unwrap_or_default();
+        self.adopt(&shown, "a load by another process");
+        shown.last().map(|entry| entry.id.clone())
     }
 
-    /// What a load shows while the machine is up is what is there from now on.
+    /// What a load shows while the machine is up is what is there from now on, unless it breaks a promise: then what
+    /// was acknowledged is still owed.
     fn adopt(&mut self, shown: &[EntryView], whence: &str) {
         if let Err(violation) = expected(&self.history, shown, whence) {
             self.violations.push(violation);
+            return;
         }
         self.history.acknowledged = shown.to_vec();
         // What is in doubt stays so until a commit succeeds: that it is seen, or not, makes nothing durable.
         self.share();
     }
 
-    fn call(&mut self, subject: &mut InProcess<WorldOps>, call: &Call) -> Reply {
+    fn call(&mut self, subject: &mut dyn Subject, call: &Call) -> Reply {
         let name = call.name();
         let known = self.counts.iter().position(|(known, _)| *known == name);
         let nth = known.unwrap_or(self.counts.len());
@@ -410,6 +434,14 @@ impl Runner {
         self.world.process(&injector)
     }
 
+    fn second(&mut self) -> Box<dyn Subject> {
+        let ops = self.process();
+        match &self.stale {
+            Some(earlier) => Box::new(InProcess::new(StaleOps::new(earlier, ops))),
+            None => Box::new(InProcess::new(ops)),
+        }
+    }
+
     /// Tells the camera what the oracle knows now, and cuts.
     fn share(&mut self) {
         let mut camera = lock(&self.camera);
@@ -448,7 +480,9 @@ pub(super) fn leaves_doubt(events: &[Event]) -> bool {
 }
 
 pub(super) fn load(path: &str, store: &str, ids: Vec<String>) -> Call {
-    Call::Load { store: store.to_owned(), path: path.to_owned(), ids, clock: vec![TIME.to_owned(); 8] }
+    // A time is drawn after an id, so no more of them are.
+    let clock = vec![TIME.to_owned(); ids.len()];
+    Call::Load { store: store.to_owned(), path: path.to_owned(), ids, clock }
 }
 
 pub(super) fn append(store: &str, submission: &Submission) -> Call {

@@ -1,0 +1,103 @@
+//! The machine-readable report and the commands that it prints, through the built binary.
+
+use std::collections::HashSet;
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+fn harness(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_session-harness")).args(arguments).output().expect("the binary starts")
+}
+
+/// The report of a run, without what differs from one run to the next: how long it took.
+fn report(arguments: &[&str]) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.json");
+    let target = format!("json={}", path.display());
+    let mut all = vec!["run", "--quiet", "--report", target.as_str()];
+    all.extend(arguments);
+    let output = harness(&all);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut report: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert!(report["summary"].as_object_mut().unwrap().remove("duration_ms").is_some());
+    report
+}
+
+/// The whole default run, made once for the tests that only look at it.
+static WHOLE: LazyLock<Value> = LazyLock::new(|| report(&["--jobs", "2"]));
+
+#[test]
+fn two_runs_give_the_same_report_whatever_the_number_of_threads() {
+    let one = report(&["crash", "--depth", "2", "--jobs", "1", "--seed", "7"]);
+    assert_eq!(one, report(&["crash", "--depth", "2", "--jobs", "2", "--seed", "7"]));
+    let of_faults = |report: &Value| {
+        let cases = report["cases"].as_array().unwrap().iter();
+        cases.filter(|case| case["suite"] == "faults").cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(of_faults(&report(&["faults", "--jobs", "1"])), of_faults(&WHOLE));
+    assert_ne!(
+        one["summary"]["digest"],
+        report(&["crash", "--depth", "1", "--jobs", "1"])["summary"]["digest"]
+    );
+}
+
+#[test]
+fn the_report_counts_what_it_lists_and_every_id_is_there_once() {
+    let report = &*WHOLE;
+    assert_eq!((&report["schema"], &report["tool"]), (&1.into(), &"session-harness".into()));
+    let cases = report["cases"].as_array().unwrap();
+    let passed = cases.iter().filter(|case| case["status"] == "pass").count();
+    assert_eq!(report["summary"]["pass"], passed);
+    assert_eq!(passed, cases.len());
+    let ids: HashSet<&str> = cases.iter().map(|case| case["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), cases.len());
+    let fired = report["summary"]["faults_fired"].as_u64().unwrap();
+    assert!(fired as usize > cases.len(), "each case of the faults suite has a fault that struck: {fired}");
+    assert!(report["summary"]["states_checked"].as_u64().unwrap() > 1_000);
+}
+
+#[test]
+fn each_printed_replay_command_runs_its_case() {
+    let cases = WHOLE["cases"].as_array().unwrap();
+    for case in cases.iter().step_by(cases.len() / 40) {
+        let (id, command) = (case["id"].as_str().unwrap(), case["replay"].as_str().unwrap());
+        assert_eq!(command, format!("session-harness replay '{id}'"));
+        let output = harness(&["replay", id]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{id}: {text}");
+        assert!(text.contains(id) && text.contains("holds: every promise"), "{id}: {text}");
+    }
+}
+
+#[test]
+fn the_same_seed_explores_the_same_workloads() {
+    let explore =
+        |seed: &str| harness(&["explore", "--seed", seed, "--workloads", "60", "--time", "10m"]).stdout;
+    assert_eq!(explore("11"), explore("11"));
+    assert_ne!(explore("11"), explore("12"));
+}
+
+#[test]
+fn wrong_usage_is_told_from_a_violation() {
+    for arguments in [
+        &["replay", "faults/append/C8/nonsense"][..],
+        &["replay", "crash/posix/session,fly"],
+        &["run", "--filter", "no-such-case", "crash"],
+        &["run", "no-such-suite"],
+        &["run", "--report", "xml=here"],
+        &["run", "--profile", "hopeful"],
+        &["explore", "--time", "soon"],
+    ] {
+        let output = harness(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+    let output = harness(&["replay", "crash/posix/session,append@@9999.0"]);
+    assert_eq!(output.status.code(), Some(3), "a state that does not exist");
+}
