@@ -173,7 +173,7 @@ apply() { # NAME
     local patch=$breaks/$1.patch
     # Without the ceiling git would find the repository around the copy and read the paths from its root.
     if ! (cd "$copy" && GIT_CEILING_DIRECTORIES=$cache git apply "$patch" 2>"$work/apply"); then
-        (cd "$copy" && patch -s -p1 -F3 --no-backup-if-mismatch -r - <"$patch") >"$work/apply" 2>&1 || {
+        (cd "$copy" && patch -s -p1 "-F$(fuzz "$patch")" --no-backup-if-mismatch -r - <"$patch") >"$work/apply" 2>&1 || {
             cat "$work/apply" >&2
             restore_copy
             fail "$1 does not apply"
@@ -181,6 +181,14 @@ apply() { # NAME
     fi
     diff -rq "$root/core/src" "$copy/core/src" >/dev/null && fail "$1 changes nothing"
     return 0
+}
+
+# How many lines of context may differ. A hunk that only adds lines has nothing else to say where it belongs: with all
+# of its context given up it would land anywhere, and break something else than it says.
+fuzz() { # PATCH
+    awk '/^@@/ { only_adds += hunks && !removes; hunks++; removes = 0 }
+        /^-/ && hunks { removes = 1 }
+        END { print (only_adds || !removes) ? 1 : 3 }' "$1"
 }
 
 cargo_in_copy() {
