@@ -28,6 +28,12 @@ readonly MEMORY_KB=$((6 * 1024 * 1024))
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root breaks=$root/scripts/breaks
 
+# The comment at the head of this file.
+help() {
+    sed -n '2,/^set -euo/{/^#/!d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+    exit 0
+}
+
 usage() {
     echo "usage: scripts/breaks.sh [--ci] [--list] [NAME...]" >&2
     exit 2
@@ -45,6 +51,7 @@ main() {
         case $1 in
         --ci) mode=ci ;;
         --list) mode=list ;;
+        --help) help ;;
         -*) usage ;;
         *) chosen+=("$1") ;;
         esac

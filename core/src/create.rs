@@ -12,6 +12,13 @@ const STAGES: Stages = Stages { create: Stage::K2, write: Stage::K3, sync: Stage
 
 /// K1. Refuses where a session, its recovery marker, or anything else is already.
 pub(crate) fn verify<O: FileOps>(place: &Place<O>) -> Result<()> {
+    if sibling_name::is_reserved(&place.name) {
+        return Err(place.io(
+            "create a session under a name that belongs beside another one",
+            Errno::EINVAL,
+            Stage::K1,
+        ));
+    }
     place.check_name_length(Stage::K1)?;
     place.settle_marker(&mut Waits::new(LOCK_TRIES), Stage::K1)?;
     match place.look(&place.name) {

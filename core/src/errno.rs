@@ -87,6 +87,7 @@ impl FromStr for Errno {
         }
         text.strip_prefix("errno ")
             .and_then(|number| number.parse().ok())
+            .filter(|number| *number > 0)
             .map(Errno)
             .ok_or_else(|| UnknownErrno(text.to_owned()))
     }
@@ -115,7 +116,9 @@ mod tests {
         }
         assert_eq!(Errno::from_raw(4_000).to_string(), "errno 4000");
         assert_eq!("errno 4000".parse(), Ok(Errno::from_raw(4_000)));
-        assert!("ENOSUCH".parse::<Errno>().is_err());
+        for text in ["ENOSUCH", "errno 0", "errno -5", "errno"] {
+            assert!(text.parse::<Errno>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -97,11 +97,7 @@ impl<O: FileOps> Place<O> {
             .name_limit(&self.dir)
             .map_err(|errno| self.io("ask for the name limit", errno, stage))?;
         if sibling_name::longest(&self.name) as u64 > limit {
-            return Err(self.io(
-                "the file name leaves no room for the names beside it",
-                Errno::ENAMETOOLONG,
-                stage,
-            ));
+            return Err(self.io("fit the names beside a file of this name", Errno::ENAMETOOLONG, stage));
         }
         Ok(())
     }
@@ -394,7 +390,7 @@ pub(crate) fn locks_are_missing(errno: Errno) -> bool {
 fn open_root<O: FileOps>(ops: &O, path: &Path, stage: Stage) -> Result<(O::Dir, Identity)> {
     let looked = ops.stat_path(path).map_err(|errno| io("look at the directory", path, errno, stage))?;
     if looked.kind != FileKind::Directory {
-        return Err(root_changed(path, "the parent is not a directory", stage));
+        return Err(root_changed(path, &format!("the parent is {}", looked.kind.words()), stage));
     }
     let dir = match uninterrupted(|| ops.open_dir(path)) {
         Ok(dir) => dir,
@@ -424,5 +420,6 @@ fn io(doing: &str, path: &Path, errno: Errno, stage: Stage) -> Error {
 }
 
 fn ends_in_slash(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.")
 }

@@ -60,6 +60,12 @@ fn is_unique_part(part: &[u8]) -> bool {
     part.len() == UNIQUE_BYTES && part.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-')
 }
 
+/// Whether a name is of the form that stands beside some session: a session of that name could be taken for a marker or a
+/// stray, and be removed as one.
+pub(crate) fn is_reserved(name: &OsStr) -> bool {
+    name.as_encoded_bytes().windows(TEMPORARY.len()).any(|part| part == TEMPORARY.as_bytes())
+}
+
 /// Bytes of the longest sibling that a file of this name may need.
 pub(crate) fn longest(file: &OsStr) -> usize {
     file.len() + RESTORE.len() + PROCESS_DIGITS + "-".len() + UNIQUE_BYTES

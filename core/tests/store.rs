@@ -694,3 +694,20 @@ fn a_refused_load_keeps_no_descriptor() {
     drop(store);
     assert_eq!(fixture.descriptors(), 0);
 }
+
+// Requirement: S1, X3
+#[test]
+fn a_name_that_belongs_beside_another_session_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in [
+        "a.jsonl.pify-session-recovery",
+        "a.jsonl.pify-session-1-00000000-0000-0000-0000-000000000000",
+        "a.jsonl.pify-session-restore-1-00000000-0000-0000-0000-000000000000",
+        ".pify-session-recovery",
+    ] {
+        let error = Store::create(directory.path().join(name)).unwrap_err();
+        assert_eq!((error.code(), error.errno()), (Code::Io, Some(Errno::EINVAL)), "{name}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert!(Store::create(directory.path().join("a.pify-session.jsonl")).is_ok());
+}

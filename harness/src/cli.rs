@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -12,6 +13,7 @@ mod list;
 mod recover;
 mod run;
 mod screen;
+mod stdout;
 mod tree;
 mod verify;
 
@@ -85,7 +87,6 @@ pub fn main() -> Exit {
     };
     match done {
         Ok(exit) => exit,
-        Err(CliError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Holds,
         Err(error) => {
             // A person whose terminal is gone needs no words, and a panic would hide the exit status.
             let _ = writeln!(io::stderr(), "session-harness: {error}");
@@ -99,9 +100,13 @@ pub fn main() -> Exit {
 enum CliError {
     #[error(transparent)]
     Harness(#[from] HarnessError),
-    #[error("cannot print or write: {0}")]
+    #[error("cannot print: {0}")]
     Io(#[from] io::Error),
-    #[error("`{0}` is no case: `session-harness list` prints every id")]
+    #[error("cannot write the report {path:?}: {error}")]
+    Report { path: PathBuf, error: io::Error },
+    #[error("no workload was run in that time: give it more, as in `--time 60s`")]
+    NothingExplored,
+    #[error("{0:?} is no case: `session-harness list` prints every id")]
     NoSuchCase(String),
     #[error("no case matches {0:?}: `session-harness list` prints every id")]
     NothingMatches(Vec<String>),
@@ -112,8 +117,11 @@ enum CliError {
 impl CliError {
     fn exit(&self) -> Exit {
         match self {
-            CliError::NoSuchCase(_) | CliError::NothingMatches(_) | CliError::NoSuchEntry(_) => Exit::Usage,
-            CliError::Harness(_) | CliError::Io(_) => Exit::Harness,
+            CliError::NoSuchCase(_)
+            | CliError::NothingMatches(_)
+            | CliError::NothingExplored
+            | CliError::NoSuchEntry(_) => Exit::Usage,
+            CliError::Harness(_) | CliError::Io(_) | CliError::Report { .. } => Exit::Harness,
         }
     }
 }

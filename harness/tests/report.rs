@@ -88,6 +88,14 @@ fn wrong_usage_is_told_from_a_violation() {
         &["run", "--report", "xml=here"],
         &["run", "--profile", "hopeful"],
         &["explore", "--time", "soon"],
+        &["explore", "--workloads", "0"],
+        &["explore", "--time", "0s"],
+        &["run", "crash", "--depth", "0"],
+        &["list", "--filter", "no-such-case"],
+        &["replay", "faults/append/C8/"],
+        &["replay", "faults/append/C1/rename@temporary>session#1=EIO_after,once"],
+        &["replay", "faults/append/C8/rename@temporary>session#99=EIO_after,once"],
+        &["replay", "faults/append/C8/rename@temporary>session#1=errno_0_after,once"],
     ] {
         let output = harness(arguments);
         assert_eq!(
@@ -96,8 +104,44 @@ fn wrong_usage_is_told_from_a_violation() {
             "{arguments:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+        assert!(!output.stderr.is_empty() && !output.stderr.contains(&0x1b), "{arguments:?}");
     }
     let output = harness(&["replay", "crash/posix/session,append@@9999.0"]);
     assert_eq!(output.status.code(), Some(3), "a state that does not exist");
+}
+
+#[test]
+fn a_planned_fault_that_does_not_strike_is_an_error_of_the_harness() {
+    for id in [
+        "faults/append/C8/rename@temporary>session#1=EIO_after,once+unlink@restore#7=EIO_before,once",
+        "crash/posix/torn,append,append/fsync@root#99_in_treeAppend#1=EIO_dropping,once",
+    ] {
+        let output = harness(&["replay", id]);
+        assert_eq!(output.status.code(), Some(3), "{id}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn a_closed_pipe_changes_no_exit_status() {
+    for (arguments, status) in [
+        (&["replay", "crash/posix/session,append"][..], 0),
+        (&["replay", "crash/posix/torn,append/fsync@root#99_in_treeAppend#1=EIO_before,once"], 3),
+        (&["list", "crash"], 0),
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_session-harness"))
+            .args(arguments)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_told_before_the_work() {
+    let output = harness(&["run", "--report", "json=/nonexistent/report.json"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent/report.json"));
+    assert!(output.stdout.is_empty());
 }

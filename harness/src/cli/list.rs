@@ -1,10 +1,11 @@
 //! `list`: every case, with what it is about; and every requirement, with how many cases are about it.
 
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use super::stdout::stdout;
 use super::{CliError, List, run};
 use crate::exit_code::Exit;
 use crate::requirement::{self, Level, Requirement};
@@ -42,12 +43,15 @@ fn listed(options: &List) -> Result<Vec<Listed>, CliError> {
         });
         cases.extend(all.filter(|case| matches(&options.filter, &case.id)));
     }
+    if cases.is_empty() {
+        return Err(CliError::NothingMatches(options.filter.clone()));
+    }
     Ok(cases)
 }
 
 /// Prints the cases.
 pub(super) fn list(options: &List) -> Result<Exit, CliError> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = stdout();
     for Listed { id, suite, stage, requirements } in listed(options)? {
         if options.json {
             let mut line = json!({ "id": id, "suite": suite, "level": "must", "requirements": requirements });
@@ -70,7 +74,7 @@ pub(super) fn requirements(options: &List) -> Result<Exit, CliError> {
     for id in listed(options)?.into_iter().flat_map(|case| case.requirements) {
         *cases.entry(id).or_default() += 1;
     }
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = stdout();
     for requirement in requirement::all() {
         let cases = cases.get(requirement.id).copied().unwrap_or_default();
         if as_json {

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use super::stdout::stdout;
 use super::{CliError, list};
 use crate::crash::{Profile, UnknownProfile};
 use crate::exit_code::Exit;
+use crate::promise::Promise;
 use crate::replay;
 use crate::report::{Outcomes, Report, replay_command, terminal};
 use crate::suite::faults::Case;
@@ -36,9 +38,10 @@ pub(super) struct Run {
     /// What a power cut may lose: process, ordered or posix.
     #[arg(long, default_value_t = Profile::Posix, value_parser = profile)]
     profile: Profile,
-    /// Operations up to which every workload is cut: 2, or 3 where only `crash` runs.
-    #[arg(long, value_name = "N")]
-    depth: Option<usize>,
+    /// Operations up to which every workload is cut: 2, or 3 where only `crash` runs. Each one more takes six times as
+    /// long.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=6))]
+    depth: Option<u8>,
     /// Threads.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -72,7 +75,7 @@ pub(super) struct Explore {
     time: Duration,
     /// At most so many workloads, whatever the time: with a seed this makes two runs equal.
     #[arg(long, value_name = "N")]
-    workloads: Option<usize>,
+    workloads: Option<NonZeroUsize>,
     /// What a power cut may lose: process, ordered or posix.
     #[arg(long, default_value_t = Profile::Posix, value_parser = profile)]
     profile: Profile,
@@ -80,6 +83,8 @@ pub(super) struct Explore {
 
 /// Runs the suites and prints the verdict.
 pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
+    // Before the work, so that a path that cannot be written costs none.
+    let mut files = options.report.iter().map(report_file).collect::<Result<Vec<_>, _>>()?;
     let start = Instant::now();
     let outcomes = outcomes(options)?;
     let duration = start.elapsed();
@@ -87,15 +92,16 @@ pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
     if report.cases.is_empty() {
         return Err(CliError::NothingMatches(options.filter.clone()));
     }
-    for path in &options.report {
-        let mut file = io::BufWriter::new(fs::File::create(path)?);
-        serde_json::to_writer_pretty(&mut file, &report).map_err(io::Error::from)?;
-        file.write_all(b"\n")?;
-        file.flush()?;
+    for (path, file) in &mut files {
+        let written = serde_json::to_writer_pretty(&mut *file, &report).map_err(io::Error::from);
+        let written = written.and_then(|()| file.write_all(b"\n")).and_then(|()| file.flush());
+        written.map_err(|error| CliError::Report { path: path.clone(), error })?;
     }
     let text = terminal::render(&report, &outcomes, duration.as_secs_f64());
     let shown = if options.quiet { text.rsplit("\n\n").next().unwrap_or(&text) } else { &text };
-    io::stdout().write_all(shown.as_bytes())?;
+    let mut out = stdout();
+    out.write_all(shown.as_bytes())?;
+    out.flush()?;
     Ok(if report.summary.violation > 0 {
         Exit::Violations
     } else if report.summary.harness_error > 0 {
@@ -103,6 +109,13 @@ pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
     } else {
         Exit::Holds
     })
+}
+
+fn report_file(path: &PathBuf) -> Result<(PathBuf, io::BufWriter<fs::File>), CliError> {
+    match fs::File::create(path) {
+        Ok(file) => Ok((path.clone(), io::BufWriter::new(file))),
+        Err(error) => Err(CliError::Report { path: path.clone(), error }),
+    }
 }
 
 fn outcomes(options: &Run) -> Result<Outcomes, CliError> {
@@ -115,7 +128,7 @@ fn outcomes(options: &Run) -> Result<Outcomes, CliError> {
     }
     if asked_for(crash::NAME) {
         let only_crash = options.suites.iter().all(|name| name == crash::NAME) && !options.suites.is_empty();
-        let depth = options.depth.unwrap_or(if only_crash { DEPTH_ASKED_FOR } else { DEPTH });
+        let depth = options.depth.map_or(if only_crash { DEPTH_ASKED_FOR } else { DEPTH }, usize::from);
         let crash_options =
             crash::Options { profile: options.profile, depth, jobs, ..crash::Options::default() };
         let chosen = |token: &crash::Token| list::matches(&options.filter, &token.to_string());
@@ -158,31 +171,41 @@ fn clear_progress(quiet: bool) {
 
 /// Runs one case or state alone and tells what happened.
 pub(super) fn replay(options: &Replay) -> Result<Exit, CliError> {
-    let broken = if let Some(case) = Case::from_id(&options.case) {
+    let (text, violations) = if let Some(case) = Case::find(&options.case)? {
         let backend = if options.real { Backend::Real } else { Backend::Simulated };
         let (text, run) = replay::replay(&case, backend)?;
-        io::stdout().write_all(text.as_bytes())?;
-        !run.violations.is_empty()
+        (text, run.violations)
     } else {
         let token: crash::Token =
             options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
-        let (text, violations) = crash::tell(&token, &crash::Options::default())?;
-        io::stdout().write_all(text.as_bytes())?;
-        !violations.is_empty()
+        crash::tell(&token, &crash::Options::default())?
     };
-    Ok(if broken { Exit::Violations } else { Exit::Holds })
+    let mut out = stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(if violations.is_empty() {
+        Exit::Holds
+    } else if violations.iter().any(|violation| violation.promise != Promise::FaultFired) {
+        Exit::Violations
+    } else {
+        // A planned fault that did not strike says nothing of the store.
+        Exit::Harness
+    })
 }
 
 /// Explores until the time is over or a promise is broken.
 pub(super) fn explore(options: &Explore) -> Result<Exit, CliError> {
-    let mut out = io::stdout();
+    let mut out = stdout();
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
     writeln!(out, "seed {seed}   profile {}", options.profile)?;
     out.flush()?;
     let start = Instant::now();
     let explored = explore::explore(seed, options.profile, |so_far| {
-        start.elapsed() < options.time && options.workloads.is_none_or(|most| so_far.workloads < most)
+        start.elapsed() < options.time && options.workloads.is_none_or(|most| so_far.workloads < most.get())
     })?;
+    if explored.workloads == 0 {
+        return Err(CliError::NothingExplored);
+    }
     writeln!(
         out,
         "{} workloads   {} states   {} faults struck",
@@ -190,6 +213,7 @@ pub(super) fn explore(options: &Explore) -> Result<Exit, CliError> {
     )?;
     let Some(broken) = explored.broken else {
         writeln!(out, "holds: nothing was found")?;
+        out.flush()?;
         return Ok(Exit::Holds);
     };
     for state in broken.broken.iter().filter(|broken| broken.is_of_the_store()).take(1) {
@@ -204,6 +228,7 @@ pub(super) fn explore(options: &Explore) -> Result<Exit, CliError> {
         }
         writeln!(out, "  replay:  {}", replay_command(&state.token.to_string()))?;
     }
+    out.flush()?;
     Ok(Exit::Violations)
 }
 

@@ -217,7 +217,8 @@ fn verdict(out: &mut String, report: &Report, seconds: f64) {
     if broken.is_empty() {
         let _ = writeln!(
             out,
-            "\nholds: every acknowledged entry survives, nothing is invented, no failure is hidden   ({seconds:.1} s)"
+            "\nholds in {} cases: every acknowledged entry survives, nothing is invented, no failure is hidden   ({seconds:.1} s)",
+            grouped(report.cases.len() as u64)
         );
         return;
     }

@@ -89,7 +89,7 @@ impl Case {
         &SCENARIOS[self.scenario]
     }
 
-    /// The stable id, from which [`Case::from_id`] makes the case again.
+    /// The stable id, from which [`Case::find`] makes the case again.
     pub fn id(&self) -> String {
         let scenario = self.scenario();
         let here = format!("_in_{}#1", scenario.action.call());
@@ -97,14 +97,29 @@ impl Case {
         format!("{NAME}/{}/{}/{plan}", scenario.name, self.stage.id())
     }
 
-    /// The case with this id; none where it is no id of this suite.
-    pub fn from_id(id: &str) -> Option<Case> {
+    /// The case with this id; none where it is no id of this suite, names no fault, or names a first fault that the
+    /// scenario does not have at that stage.
+    ///
+    /// # Errors
+    /// Where the scenario's fault-free run cannot be made.
+    pub fn find(id: &str) -> Result<Option<Case>, HarnessError> {
+        let Some(case) = Case::parse(id) else { return Ok(None) };
+        let singles = single_faults(case.scenario)?;
+        let strikes_there = |single: &Case| {
+            single.stage == case.stage
+                && single.plan.0.first().map(|it| &it.site) == case.plan.0.first().map(|it| &it.site)
+        };
+        Ok(singles.iter().any(strikes_there).then_some(case))
+    }
+
+    fn parse(id: &str) -> Option<Case> {
         let mut parts = id.splitn(4, '/');
         let (suite, name, stage, plan) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let scenario = SCENARIOS.iter().position(|scenario| suite == NAME && scenario.name == name)?;
         let stage = Stage::ALL.iter().copied().find(|known| known.id() == stage)?;
         let call = SCENARIOS[scenario].action.call();
-        Some(Case { scenario, stage, plan: Plan::from_slug(plan, Some(call)).ok()? })
+        let plan = Plan::from_slug(plan, Some(call)).ok().filter(|plan| !plan.0.is_empty())?;
+        Some(Case { scenario, stage, plan })
     }
 
     /// Requirements that this case is about: its stage's, and those of the promises that every case checks.
