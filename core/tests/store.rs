@@ -708,6 +708,6 @@ fn a_name_that_belongs_beside_another_session_is_refused() {
         let error = Store::create(directory.path().join(name)).unwrap_err();
         assert_eq!((error.code(), error.errno()), (Code::Io, Some(Errno::EINVAL)), "{name}");
     }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     assert!(Store::create(directory.path().join("a.pify-session.jsonl")).is_ok());
 }
