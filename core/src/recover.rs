@@ -208,7 +208,7 @@ pub fn recover(path: impl AsRef<Path>, choice: Option<Choice>) -> Result<Recover
 pub fn recover_with<O: FileOps>(ops: O, path: impl AsRef<Path>, choice: Option<Choice>) -> Result<Recovery> {
     let place = Place::open(ops, path.as_ref(), Stage::X2)?;
     let _guard = place.lock_in_process(Stage::X2)?;
-    let observed = observe::locked(&place)?;
+    let observed = observe::locked(&place, Stage::X2)?;
     let state = decide(&observed);
     let actions = plan(state, choice).ok_or_else(|| refusal(&place, state, &observed))?;
     let did = act::carry_out(&place, &observed.names, actions)?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use session_tree::file_ops::{Access, FileOps, OsFileOps};
+use session_tree::recover::remove_strays;
 use session_tree::{Code, Errno, Message, Store};
 use tempfile::TempDir;
 
@@ -123,3 +124,36 @@ fn another_file_of_equal_size_and_time_is_noticed() {
     let error = store.append(None, Message::user("m", "x")).unwrap_err();
     assert_eq!(error.code(), Code::FileChanged);
 }
+
+// Requirement: X2, X3
+#[test]
+fn a_stray_that_may_be_the_only_copy_of_an_entry_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.jsonl");
+    let beside = |kind: &str| directory.path().join(format!("s.jsonl.pify-session-{kind}1-{ID}"));
+    let store = Store::create(&path).unwrap();
+    store.append(None, Message::user("m", "text")).unwrap();
+    drop(store);
+    let whole = fs::read(&path).unwrap();
+    let header = &whole[..=whole.iter().position(|byte| *byte == b'\n').unwrap()];
+
+    // Damaged, and a temporary holds the entry.
+    fs::write(&path, "not-json").unwrap();
+    fs::write(beside("restore-"), &whole).unwrap();
+    assert_eq!(remove_strays(&path).unwrap_err().code(), Code::RollbackFailed);
+    assert_eq!(fs::read(beside("restore-")).unwrap(), whole);
+
+    // Gone: what holds no entry may go, what holds one stays.
+    fs::remove_file(&path).unwrap();
+    fs::write(beside(""), header).unwrap();
+    let removed = remove_strays(&path).unwrap();
+    assert_eq!(removed.len(), 1);
+    assert!(!beside("").exists() && beside("restore-").exists());
+
+    // The session loads: it needs none of them.
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(remove_strays(&path).unwrap().len(), 1);
+    assert!(!beside("restore-").exists());
+}
+
+const ID: &str = "11111111-1111-1111-1111-111111111111";

@@ -145,3 +145,12 @@ fn a_report_that_cannot_be_written_is_told_before_the_work() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent/report.json"));
     assert!(output.stdout.is_empty());
 }
+
+#[test]
+fn a_token_may_name_any_disk_of_a_cut() {
+    let replayed = (0..4).filter(|disk| {
+        let output = harness(&["replay", &format!("crash/posix/session,append@@5.{disk}")]);
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("holds: every promise")
+    });
+    assert_eq!(replayed.count(), 4);
+}

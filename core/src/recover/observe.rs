@@ -52,18 +52,18 @@ pub(super) fn at_rest<O: FileOps>(place: &Place<O>) -> Result<(Observed<O::File>
 }
 
 /// Both files locked, then read. Closing them ends the locks.
-pub(super) fn locked<O: FileOps>(place: &Place<O>) -> Result<Observed<O::File>> {
+pub(super) fn locked<O: FileOps>(place: &Place<O>, stage: Stage) -> Result<Observed<O::File>> {
     let mut waits = Waits::new(LOCK_TRIES);
     loop {
-        let names = lock(place, &mut waits, Stage::X2)?;
+        let names = lock(place, &mut waits, stage)?;
         // Only somebody who takes no locks can have changed them meanwhile.
-        if let Some(observed) = read(place, names, Stage::X2)?
-            && observed.names.are_unchanged(place, Stage::X2)?
+        if let Some(observed) = read(place, names, stage)?
+            && observed.names.are_unchanged(place, stage)?
         {
             return Ok(observed);
         }
         if !waits.pause(&place.ops) {
-            return Err(keep_changing(place, Stage::X2));
+            return Err(keep_changing(place, stage));
         }
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn locked<O: FileOps>(place: &Place<O>) -> Result<Observed<O::File>> 
 ///
 /// Nothing is read before: a wait costs looks alone, however large the files are. And nothing is held while waiting,
 /// or the one who is waited for could wait in turn.
-pub(super) fn lock<O: FileOps>(place: &Place<O>, waits: &mut Waits, stage: Stage) -> Result<Names<O::File>> {
+fn lock<O: FileOps>(place: &Place<O>, waits: &mut Waits, stage: Stage) -> Result<Names<O::File>> {
     loop {
         let hindrance = match try_lock(place, stage)? {
             Ok(names) => return Ok(names),

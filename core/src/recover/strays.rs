@@ -1,16 +1,18 @@
-//! Temporaries that dead processes left (requirement X3). They hold nothing that a session needs.
+//! Temporaries that dead processes left (requirement X3). A session that loads needs none of them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use super::{State, decide, observe};
+use crate::decode::decode;
 use crate::errno::Errno;
-use crate::error::{Result, Stage};
+use crate::error::{Code, Error, Result, Stage};
 use crate::file_ops::{Access, FileKind, FileOps, Lock, OsFileOps};
-use crate::identity::Identity;
-use crate::place::{LOCK_TRIES, NotRemoved, Place, Seen, Waits, locks_are_missing};
+use crate::identity::Generation;
+use crate::limits::MAX_SESSION_FILE_BYTES;
+use crate::load;
+use crate::place::{NotRemoved, Place, Seen, locks_are_missing};
 use crate::sibling_name;
-
-use super::observe;
 
 const STAGE: Stage = Stage::X3;
 
@@ -42,11 +44,14 @@ pub fn strays_with<O: FileOps>(ops: O, path: impl AsRef<Path>) -> Result<Vec<Str
 /// Removes the temporaries of dead processes beside the session at `path`, and says which. A commit under way is
 /// waited for, bounded.
 ///
+/// Only beside a session that loads and has no marker, and where there is neither: in every other state a temporary
+/// may be the only copy of an entry. Where there is no session, one that holds entries stays, for the same reason.
 /// Only names of the store's own form, only regular files, and only where nobody has locked the inode. Where the file
 /// system has no locks nothing tells a stray from a commit under way, and nothing is removed. A power cut may bring
 /// back what was removed.
 ///
 /// # Errors
+/// [`Code::RollbackFailed`](crate::Code::RollbackFailed) in a state that has to be resolved first,
 /// [`Code::Io`](crate::Code::Io) and [`Code::RootChanged`](crate::Code::RootChanged); what was removed before is gone.
 /// With `in_flight` where another process kept the session or its marker locked.
 pub fn remove_strays(path: impl AsRef<Path>) -> Result<Vec<Stray>> {
@@ -61,17 +66,35 @@ pub fn remove_strays_with<O: FileOps>(ops: O, path: impl AsRef<Path>) -> Result<
     let place = Place::open(ops, path.as_ref(), STAGE)?;
     // A commit locks its temporary only after creating it, but the session before: with that lock no commit has one.
     let _guard = place.lock_in_process(STAGE)?;
-    let _session = observe::lock(&place, &mut Waits::new(LOCK_TRIES), STAGE)?;
+    let observed = observe::locked(&place, STAGE)?;
+    let state = decide(&observed);
+    if !matches!(state, State::Clean | State::Absent) {
+        let message = format!("{state}: a temporary may be the only copy of an entry; resolve this first");
+        return Err(Error::new(Code::RollbackFailed, "X3", message)
+            .with_path(place.path())
+            .with_stage(STAGE));
+    }
     let mut removed = Vec::new();
     for stray in in_place(&place)? {
-        let Some((_locked, identity)) = lock_abandoned(&place, &stray.name)? else { continue };
-        match place.remove(&stray.name, &[&identity]) {
+        let Some(held) = lock_abandoned(&place, &stray.name)? else { continue };
+        if state == State::Absent && holds_entries(&place, &held)? {
+            continue;
+        }
+        match place.remove(&stray.name, &[&held.identity]) {
             Ok(()) => removed.push(stray),
             Err(NotRemoved::Foreign) => {}
             Err(NotRemoved::Failed(errno)) => return Err(place.io("remove a stray temporary", errno, STAGE)),
         }
     }
     Ok(removed)
+}
+
+/// Whether a temporary is a session with entries.
+fn holds_entries<O: FileOps>(place: &Place<O>, held: &Generation<O::File>) -> Result<bool> {
+    if held.size > MAX_SESSION_FILE_BYTES as u64 {
+        return Ok(false);
+    }
+    Ok(decode(load::read_all(place, held, STAGE)?).is_ok_and(|decoded| !decoded.entries().is_empty()))
 }
 
 pub(super) fn in_place<O: FileOps>(place: &Place<O>) -> Result<Vec<Stray>> {
@@ -92,7 +115,7 @@ pub(super) fn in_place<O: FileOps>(place: &Place<O>) -> Result<Vec<Stray>> {
 
 /// The file, locked until dropped, where it is regular and nobody else has locked it. One that may not be opened, as
 /// another user's, is left out: nothing tells whether it is locked.
-fn lock_abandoned<O: FileOps>(place: &Place<O>, name: &OsStr) -> Result<Option<(O::File, Identity)>> {
+fn lock_abandoned<O: FileOps>(place: &Place<O>, name: &OsStr) -> Result<Option<Generation<O::File>>> {
     let seen = place.look(name).map_err(|errno| place.io("look at a temporary", errno, STAGE))?;
     if !matches!(seen, Seen::Present(stat) if stat.kind == FileKind::Regular) {
         return Ok(None);
@@ -107,7 +130,7 @@ fn lock_abandoned<O: FileOps>(place: &Place<O>, name: &OsStr) -> Result<Option<(
         return Ok(None);
     }
     match place.try_lock(&file, Lock::Shared) {
-        Ok(true) => Ok(Some((file, Identity::of(&opened)))),
+        Ok(true) => Ok(Some(Generation::new(file, &opened))),
         Ok(false) => Ok(None),
         Err(errno) if locks_are_missing(errno) => Ok(None),
         Err(errno) => Err(place.io("lock a temporary", errno, STAGE)),

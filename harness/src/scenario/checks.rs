@@ -3,8 +3,8 @@
 use session_tree::file_ops::FileKind;
 
 use super::observe::{
-    actor_ever, cleanup_failed, difference, entries_of, is_indispensable, is_of_session, is_prefix,
-    marker_in, number, planted_at_all, session_bytes, stray_is_excused, uses_the_name,
+    actor_ever, cleanup_failed, difference, holds_all, is_indispensable, is_of_session, marker_in, number,
+    planted_at_all, session_bytes, stray_is_excused, uses_the_name,
 };
 use super::{Action, Case, NEIGHBOURS, SESSION, Submission};
 use crate::call::{Call, EntryView, Refusal, Reply};
@@ -65,6 +65,18 @@ impl Case<'_> {
             Action::Create | Action::Flush => {}
         }
         self.history.exists = true;
+        self.check_written(moment);
+    }
+
+    /// What was answered with success is in the file now, before a later commit could write it again from memory.
+    fn check_written(&mut self, moment: &Moment<'_>) {
+        let changed = !matches!(self.scenario.action, Action::Load);
+        if changed && actor_ever(&self.plan).is_none() && !holds_all(moment.after, &self.history.acknowledged)
+        {
+            let text =
+                format!("{} answered with success and the file does not hold the entries", moment.name());
+            self.violated(Promise::AcknowledgedSurvive, text);
+        }
     }
 
     pub(super) fn refused(&mut self, moment: &Moment<'_>, refusal: &Refusal) {
@@ -310,7 +322,11 @@ impl Case<'_> {
                 }
             }
         }
-        let replaced_before = !self.names_own_generation(moment.before);
+        let acknowledged = &self.history.acknowledged;
+        let in_this_call =
+            usize::from(self.scenario.action == Action::Append && matches!(moment.reply, Reply::Ok(_)));
+        let before = &acknowledged[..acknowledged.len().saturating_sub(in_this_call)];
+        let replaced_before = !holds_all(moment.before, before);
         if replaced_before
             && moment.nth > 1
             && matches!(moment.reply, Reply::Ok(_))
@@ -325,13 +341,6 @@ impl Case<'_> {
 
     pub(super) fn replaced_matters(&self) -> bool {
         matches!(self.scenario.action, Action::Append | Action::Flush) && actor_ever(&self.plan).is_some()
-    }
-
-    /// Whether the file under the path holds the acknowledged entries, as the store's own generation does.
-    pub(super) fn names_own_generation(&self, view: &[Seen]) -> bool {
-        session_bytes(view).and_then(entries_of).is_some_and(|entries| {
-            is_prefix(&entries, &self.history.acknowledged) || is_prefix(&self.history.acknowledged, &entries)
-        })
     }
 
     pub(super) fn check_poison(&mut self, moment: &Moment<'_>) {

@@ -38,6 +38,12 @@ pub(super) fn entries_of(bytes: &[u8]) -> Option<Rc<Vec<EntryView>>> {
     })
 }
 
+/// Whether the file under the path holds these entries, as the store's own generation does and a stranger's file does
+/// not.
+pub(super) fn holds_all(view: &[Seen], known: &[EntryView]) -> bool {
+    session_bytes(view).and_then(entries_of).is_some_and(|entries| is_prefix(known, &entries))
+}
+
 pub(super) fn session_bytes(view: &[Seen]) -> Option<&[u8]> {
     view.iter().find(|seen| seen.name == SESSION)?.bytes.as_deref()
 }
@@ -131,7 +137,7 @@ pub(super) fn is_indispensable(event: &Event) -> bool {
     let failed = matches!(event.outcome, Outcome::Failed(errno) if errno != Errno::EINTR);
     let unsupported = matches!(event.outcome, Outcome::Failed(Errno::EINVAL | Errno::ENOTSUP));
     match (event.op, event.target.from) {
-        (Op::Fsync, Role::Temporary) => matches!(event.outcome, Outcome::Failed(_)),
+        (Op::Fsync | Op::Close, Role::Temporary) => matches!(event.outcome, Outcome::Failed(_)),
         (Op::Fsync, Role::Root) => {
             event.nth == 1 && matches!(event.outcome, Outcome::Failed(_)) && !unsupported
         }

@@ -53,6 +53,8 @@ pub struct Options {
     pub faults: bool,
     /// Whether one representative stands for all contents of a file that no later step reads.
     pub merge_strays: bool,
+    /// Whether a state is kept once for each cut that leaves it, so that any of them can be named.
+    pub keeps_equal: bool,
     /// An assumption about the storage that does not hold; none in a run that a store can pass.
     pub off: Option<Assumption>,
     /// Threads that judge states.
@@ -61,7 +63,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { profile: Profile::Posix, depth: 2, faults: true, merge_strays: true, off: None, jobs: 1 }
+        Options {
+            profile: Profile::Posix,
+            depth: 2,
+            faults: true,
+            merge_strays: true,
+            keeps_equal: false,
+            off: None,
+            jobs: 1,
+        }
     }
 }
 

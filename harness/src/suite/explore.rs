@@ -84,12 +84,28 @@ fn with_one_less(token: &Token) -> Vec<Token> {
         less.plan.0.remove(at);
         less
     });
-    let steps = (0..token.workload.steps.len()).map(|at| {
+    let steps = (0..token.workload.steps.len()).flat_map(|at| {
         let mut less = token.clone();
-        less.workload.steps.remove(at);
-        less
+        let step = less.workload.steps.remove(at);
+        let mut renumbered = less.clone();
+        let faults = renumbered.plan.0.iter_mut().filter(|fault| is_made_by(step, &fault.site.during.call));
+        faults.for_each(|fault| fault.site.during.nth = fault.site.during.nth.saturating_sub(1).max(1));
+        // A fault in a later call of the same name is meant by one less then.
+        [renumbered, less]
     });
     faults.chain(steps).collect()
+}
+
+/// Whether a step makes a store call of this name.
+fn is_made_by(step: Step, call: &str) -> bool {
+    match step {
+        Step::Append => call == "treeAppend",
+        Step::Branch => call == "append",
+        Step::Move => call == "moveTo",
+        Step::Flush => call == "flush",
+        Step::Reload => matches!(call, "load" | "tree"),
+        Step::Second => matches!(call, "load" | "append"),
+    }
 }
 
 fn random_case(random: &mut Rng, profile: Profile) -> Result<Token, HarnessError> {

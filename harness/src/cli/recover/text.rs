@@ -251,7 +251,7 @@ fn stray_hint(file: &Path, strays: &[Stray]) -> String {
     }
     let (list, remove) = (stray_list(strays), command("recover --remove-strays", file));
     format!(
-        "\nbeside it, left by dead processes, with nothing in them that a session needs:\n{list}  {remove}\n"
+        "\nbeside it, left by dead processes; a session that loads needs none of them:\n{list}  {remove}\n"
     )
 }
 

@@ -1,7 +1,7 @@
 //! The suite's own means, open to what checks and measures them.
 
 use super::judge::judge;
-use super::record::record_with;
+use super::record::record;
 use super::{Options, State, Token};
 use crate::disk::Disk;
 use crate::fault::Plan;
@@ -18,7 +18,7 @@ pub fn visited(
     plan: &Plan,
     options: &Options,
 ) -> Result<Vec<(usize, Disk)>, HarnessError> {
-    let visits = record_with(workload, plan, options, true)?.visits;
+    let visits = record(workload, plan, &Options { keeps_equal: true, ..*options })?.visits;
     let moments = visits.moments;
     Ok(visits.found.into_iter().map(|visit| (moments[visit.at.0], visit.disk)).collect())
 }
@@ -36,7 +36,7 @@ impl Checks {
     /// Where the workload cannot be run.
     pub fn of(workload: &Workload, options: &Options) -> Result<Checks, HarnessError> {
         let plan = Plan::default();
-        let visits = record_with(workload, &plan, options, false)?.visits;
+        let visits = record(workload, &plan, options)?.visits;
         let token = |at| Token {
             profile: options.profile,
             workload: workload.clone(),

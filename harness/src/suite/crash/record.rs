@@ -52,8 +52,6 @@ pub(super) struct Camera {
     options: Options,
     disk: Disk,
     history: Arc<History>,
-    /// Whether states that are equal to earlier ones are kept too.
-    pub(super) keeps_equal: bool,
     pub(super) visits: Visits,
     seen: HashSet<u128>,
     /// System calls so far.
@@ -62,15 +60,7 @@ pub(super) struct Camera {
 
 impl Camera {
     pub(super) fn new(disk: Disk, history: Arc<History>, options: &Options) -> Camera {
-        Camera {
-            options: *options,
-            disk,
-            history,
-            keeps_equal: false,
-            visits: Visits::default(),
-            seen: HashSet::new(),
-            calls: 0,
-        }
+        Camera { options: *options, disk, history, visits: Visits::default(), seen: HashSet::new(), calls: 0 }
     }
 
     /// Takes note of a system call, and cuts the power after it where it changed anything.
@@ -91,7 +81,7 @@ impl Camera {
         for (at, disk) in disks_after_cut(&self.disk, &self.options).enumerate() {
             self.visits.disks += 1;
             let digest = digest(&disk, &self.history);
-            if self.seen.insert(digest) || self.keeps_equal {
+            if self.seen.insert(digest) || self.options.keeps_equal {
                 let history = Arc::clone(&self.history);
                 self.visits.found.push(Visit { digest, disk, history, at: (number, at) });
             }
@@ -154,19 +144,8 @@ pub(super) fn is_effect(event: &Event) -> bool {
 
 /// Runs `workload` under `plan`, cutting after each call that changes anything, and after each answer.
 pub(super) fn record(workload: &Workload, plan: &Plan, options: &Options) -> Result<Recorded, HarnessError> {
-    record_with(workload, plan, options, false)
-}
-
-/// As [`record`]; with `keeps_equal`, a state is there once for each cut that leaves it.
-pub(super) fn record_with(
-    workload: &Workload,
-    plan: &Plan,
-    options: &Options,
-    keeps_equal: bool,
-) -> Result<Recorded, HarnessError> {
     let disk = prepared(workload.start)?;
     let mut runner = Runner::new(disk, workload.start, plan, options);
-    lock(&runner.camera).keeps_equal = keeps_equal;
     runner.run(workload);
     let camera = Arc::clone(&runner.camera);
     let recorded = Recorded {
@@ -260,8 +239,12 @@ impl Runner {
         if workload.start == Start::New {
             self.history.creating = true;
             self.share();
+            let before = self.injector.calls();
             let reply = self.call(&mut first, &self.create());
-            self.history.creating = matches!(reply, Reply::Refused(_));
+            // A create that failed may turn up only where its clean-up could not be made durable, or not be done.
+            let in_doubt = leaves_doubt(&self.injector.trace().split_off(before))
+                || self.world.outsider().exists(self.world.session());
+            self.history.creating = matches!(reply, Reply::Refused(_)) && in_doubt;
             self.history.exists |= matches!(reply, Reply::Ok(_));
             self.share();
         } else {
@@ -461,22 +444,22 @@ pub(super) fn cannot_sync(event: &Event) -> bool {
     event.op == Op::Fsync && event.target.from == Role::Root && unsupported
 }
 
-/// Whether a failed append may still turn up after a cut: its rename was issued, and no directory fsync has succeeded
-/// since the last change of a name (requirement C24).
+/// Whether a failed append or create may still turn up after a cut: since the path was last changed a directory fsync
+/// was tried, and none has succeeded (requirement C24).
+///
+/// A store that does not even try to sync is given no such doubt: then what failed must not turn up.
 pub(super) fn leaves_doubt(events: &[Event]) -> bool {
-    let position = |matches: &dyn Fn(&&Event) -> bool| events.iter().rposition(|event| matches(&event));
-    let renamed = position(&|event| event.op == Op::Rename && event.target.to == Some(Role::Session));
-    let synced = position(&|event| {
-        event.op == Op::Fsync
-            && event.target.from == Role::Root
-            && event.outcome == Outcome::Done
-            && event.fault.is_none()
-    });
-    match (renamed, synced) {
-        (Some(renamed), Some(synced)) => synced < renamed,
-        (Some(_), None) => true,
-        (None, _) => false,
-    }
+    let changes_the_path = |event: &&Event| {
+        event.op == Op::Rename && event.target.to == Some(Role::Session)
+            || event.op == Op::Link && event.target.to == Some(Role::Session)
+            || event.op == Op::Unlink && event.target.from == Role::Session
+    };
+    let Some(changed) = events.iter().rposition(|event| changes_the_path(&event)) else { return false };
+    let syncs =
+        events[changed..].iter().filter(|event| event.op == Op::Fsync && event.target.from == Role::Root);
+    let outcomes: Vec<bool> =
+        syncs.map(|event| event.outcome == Outcome::Done && event.fault.is_none()).collect();
+    !outcomes.is_empty() && !outcomes.contains(&true)
 }
 
 pub(super) fn load(path: &str, store: &str, ids: Vec<String>) -> Call {

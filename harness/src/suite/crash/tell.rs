@@ -31,6 +31,8 @@ pub fn tell(token: &Token, options: &Options) -> Result<(String, Vec<Violation>)
     }
     let _ = writeln!(out, "profile   {}\n", token.profile);
     let Some((first, later)) = token.cuts.split_first() else { return tell_whole(token, &options, out) };
+    // A token may name any cut that leaves a state, not only the first.
+    let options = Options { keeps_equal: true, ..options };
 
     let recorded = record(&token.workload, &token.plan, &options)?;
     let made = recorded.visits.moments.get(first.0).copied().ok_or(HarnessError::NoSuchState)?;
