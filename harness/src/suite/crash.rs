@@ -55,6 +55,9 @@ pub struct Options {
     pub merge_strays: bool,
     /// Whether a state is kept once for each cut that leaves it, so that any of them can be named.
     pub keeps_equal: bool,
+    /// Whether recoveries are cut too. Without it a verdict is of one state alone, and what a cut recovery leaves is
+    /// not found.
+    pub cuts_recovery: bool,
     /// An assumption about the storage that does not hold; none in a run that a store can pass.
     pub off: Option<Assumption>,
     /// Threads that judge states.
@@ -69,6 +72,7 @@ impl Default for Options {
             faults: true,
             merge_strays: true,
             keeps_equal: false,
+            cuts_recovery: true,
             off: None,
             jobs: 1,
         }

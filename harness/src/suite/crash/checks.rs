@@ -59,7 +59,8 @@ impl Checks {
         self.states.is_empty()
     }
 
-    /// Judges one state in full: restart, recovery with all its cuts where the restart refuses, append, cut, restart.
+    /// Judges one state in full: restart, inspection and recovery where the restart refuses, append, cut, restart; with
+    /// the cuts within the recovery, if the options say so.
     /// Whether every promise held; states beyond the last begin again at the first.
     ///
     /// # Errors

@@ -125,6 +125,9 @@ fn recover_recording(
     options: &Options,
     verdict: &mut Verdict,
 ) -> session_tree::Result<recover::Recovery> {
+    if !options.cuts_recovery {
+        return recover::recover_with(disk.process(RESTARTED), PATH, None);
+    }
     let camera = Arc::new(Mutex::new(Camera::new(disk.clone(), Arc::clone(&state.history), options)));
     let eye = Arc::clone(&camera);
     let injector = Injector::watching();
