@@ -43,6 +43,7 @@ const SESSION: &str = "session.jsonl";
 const TIME: &str = "2026-01-01T00:00:00.000Z";
 
 /// What a run of the suite covers.
+#[expect(clippy::struct_excessive_bools, reason = "switches of one run, each on its own")]
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// What a cut may lose.
