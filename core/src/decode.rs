@@ -371,6 +371,7 @@ mod tests {
             let kept: Vec<u8> = segments.iter().flatten().copied().collect();
             assert_eq!(String::from_utf8(kept).unwrap(), canonical, "{file}");
             assert_eq!(segments.len(), canonical.len());
+            assert!(segments.iter().all(|slice| !slice.is_empty()), "{file}");
             let encoded: String = entries.iter().map(entry_line).collect();
             assert_eq!(header_line(&header) + &encoded, canonical);
             assert_eq!(torn_tail, if file.ends_with("torn") { 6 } else { 0 });

@@ -63,3 +63,28 @@ impl<F> Generation<F> {
             && self.modified == stat.modified
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(device: u64, inode: u64, birth: Option<i64>) -> Identity {
+        let birth = birth.map(|seconds| Timestamp { seconds, nanoseconds: 0 });
+        Identity { device, inode, birth }
+    }
+
+    // Requirement: S4
+    #[test]
+    fn device_and_inode_decide_and_birth_times_where_both_are_known() {
+        let known = identity(5, 6, Some(3));
+        for same in [known, identity(5, 6, None)] {
+            assert!(known.same(&same) && same.same(&known), "{same:?}");
+        }
+        for other in
+            [identity(9, 6, Some(3)), identity(5, 9, Some(3)), identity(5, 6, Some(9)), identity(5, 9, None)]
+        {
+            assert!(!known.same(&other) && !other.same(&known), "{other:?}");
+        }
+        assert_eq!((known.device(), known.inode()), (5, 6));
+    }
+}

@@ -122,6 +122,9 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use super::*;
 
     fn run(queue: &Queue, label: u32, log: &Arc<Mutex<Vec<u32>>>) -> thread::JoinHandle<()> {
@@ -162,6 +165,21 @@ mod tests {
         drop(turn);
         worker.join().unwrap();
         assert_eq!(*log.lock().unwrap(), [1]);
+    }
+
+    // Requirement: Q1
+    #[test]
+    fn who_waits_already_is_woken_when_the_place_before_is_given_up() {
+        let queue = Queue::default();
+        let first = queue.ticket().unwrap();
+        let second = queue.ticket().unwrap();
+        let (answer, answered) = mpsc::channel();
+        let worker = thread::spawn(move || answer.send(second.wait().was_reentered()).unwrap());
+        // Long enough to be waiting by then; if it is not, it has no need to be woken.
+        thread::sleep(Duration::from_millis(50));
+        drop(first);
+        assert!(answered.recv_timeout(Duration::from_secs(20)).is_ok(), "nobody woke the next in line");
+        worker.join().unwrap();
     }
 
     // Requirement: S9

@@ -298,6 +298,7 @@ mod tests {
             (r"a\ud83d", Err(1)),
             (r"a\ude00", Err(1)),
             (r"\ud83dx", Err(0)),
+            (r"\ud83dxxde00", Err(0)),
             (r"\ud83d\n", Err(0)),
             (r"\ud83d\u0041", Err(0)),
             (r"\ud83d\ud83d\ude00", Err(0)),

@@ -211,6 +211,8 @@ mod tests {
         assert!(texts.is_sorted());
         for (text, string) in texts.iter().zip(strings) {
             assert_eq!(text, string);
+            assert_ne!(*text, "another");
+            assert_eq!(AsRef::<str>::as_ref(text), string);
             assert_eq!((format!("{text}"), format!("{text:?}")), (string.to_owned(), format!("{string:?}")));
         }
         let map: HashMap<Text, usize> = texts.into_iter().zip(0..).collect();

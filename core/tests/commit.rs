@@ -412,6 +412,50 @@ fn a_file_replaced_before_the_link_is_refused_and_its_second_name_is_removed() {
     }
 }
 
+// Requirement: C5, S1
+#[test]
+fn a_temporary_that_was_written_to_since_never_gets_the_path() {
+    let grow = |dir: std::path::PathBuf| {
+        actor(move || {
+            use std::io::Write;
+            for entry in fs::read_dir(&dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.file_name().unwrap() != NAME {
+                    let mut temporary = fs::OpenOptions::new().append(true).open(path).unwrap();
+                    temporary.write_all(b"a stranger's").unwrap();
+                }
+            }
+        })
+    };
+    let struck = strike(|f| f.ops.plan(at(Op::StatAt, Role::Temporary, grow(f.dir()))));
+    struck.leaves_the_old_generation(Code::FileChanged, None, Stage::C5);
+    let fixture = Fixture::new();
+    fixture.ops.plan(at(Op::StatAt, Role::Temporary, grow(fixture.dir())));
+    let error = refused(fixture.create(), Code::FileChanged);
+    assert_eq!((error.stage(), fixture.ops.fired()), (Some(Stage::K5), 1));
+    assert!(fixture.path().symlink_metadata().is_err());
+}
+
+// Requirement: C7, C21
+#[test]
+fn a_marker_replaced_before_it_was_verified_is_left_alone_and_nothing_is_renamed() {
+    let struck = strike(|f| {
+        let marker = f.marker();
+        let swap = actor(move || {
+            replace(&marker, b"stranger");
+            set_mode(&marker, 0o600);
+        });
+        f.ops.plan(at(Op::StatAt, Role::Marker, swap).nth(2));
+    });
+    assert_eq!(struck.fixture.ops.count(Op::Rename, Role::Temporary), 0);
+    let before = struck.before.clone();
+    let (fixture, error) = struck.ends_poisoned();
+    assert_eq!(error.stage(), Some(Stage::C7), "{error}");
+    assert_eq!(fixture.bytes(), before);
+    assert_eq!(fs::read(fixture.marker()).unwrap(), b"stranger");
+    assert_eq!(fixture.names().len(), 2);
+}
+
 // Requirement: C7, S3
 #[test]
 fn a_file_or_directory_replaced_before_the_rename_is_noticed() {
@@ -524,6 +568,7 @@ fn a_stranger_at_the_path_after_the_rename_failed_is_left_alone_and_the_marker_k
     let before = struck.before.clone();
     let (fixture, error) = struck.ends_poisoned();
     assert_eq!((error.stage(), error.errno()), (Some(Stage::C8), Some(Errno::EIO)));
+    assert_eq!(error.rollback_cause().and_then(Error::stage), Some(Stage::C8), "a roll back was begun");
     assert_eq!(fixture.bytes(), b"stranger");
     assert_eq!(fs::read(fixture.marker()).unwrap(), before);
     assert_eq!(fixture.names().len(), 2);
@@ -642,6 +687,11 @@ fn a_marker_is_removed_in_up_to_three_tries_and_absent_counts_as_removed() {
     let after = strike(|f| f.ops.plan(at(Op::Unlink, Role::Marker, What::After(Errno::EINTR))));
     assert_eq!(after.fixture.ops.count(Op::Unlink, Role::Marker), 1);
     after.succeeds();
+    let at_the_last_try = strike(|f| {
+        f.ops.plan(at(Op::Unlink, Role::Marker, What::Before(Errno::EIO)).times(2));
+        f.ops.plan(at(Op::Unlink, Role::Marker, What::After(Errno::EIO)).nth(3));
+    });
+    at_the_last_try.succeeds();
     let gone = strike(|f| {
         let marker = f.marker();
         f.ops.plan(at(Op::SyncDir, Role::Directory, actor(move || fs::remove_file(&marker).unwrap())));
@@ -756,6 +806,40 @@ fn a_copy_is_renamed_in_up_to_three_tries() {
     }
 }
 
+// Requirement: C20
+#[test]
+fn a_copy_that_could_not_be_seen_at_first_is_not_taken_for_a_strangers_file() {
+    let struck = roll_back(|f| {
+        f.ops.plan(at(Op::Rename, Role::Marker, What::Before(Errno::EIO)).for_ever());
+        let ops = f.ops.clone();
+        let blind = actor(move || ops.plan(at(Op::StatAt, Role::Session, What::Before(Errno::EIO)).times(3)));
+        f.ops.plan(at(Op::Rename, Role::Restore, blind));
+    });
+    struck.leaves_the_old_generation(Code::Io, Some(Errno::EIO), Stage::C10);
+}
+
+// Requirement: C20
+#[test]
+fn a_copy_of_many_parts_ends_where_the_old_generation_ended() {
+    let (fixture, store) = Fixture::with_entries(1);
+    for _ in 0..2 {
+        store.append(None, session_tree::Message::user("m", "x".repeat(60_000))).unwrap();
+    }
+    let (before, marker) = (fixture.bytes(), fixture.marker());
+    fixture.ops.forget();
+    fixture.ops.plan(at(Op::SyncDir, Role::Directory, What::Before(Errno::EIO)));
+    let grow = actor(move || {
+        use std::io::Write;
+        let mut old = fs::OpenOptions::new().append(true).open(&marker).unwrap();
+        old.write_all(b"appended by a stranger").unwrap();
+    });
+    fixture.ops.plan(at(Op::SyncDir, Role::Directory, grow));
+    fixture.ops.plan(at(Op::Rename, Role::Marker, What::Before(Errno::EIO)).for_ever());
+    assert_eq!(refused(append(&store, "m-4"), Code::Io).stage(), Some(Stage::C10));
+    assert_eq!(fixture.bytes(), before);
+    assert_goes_on(&fixture, &store);
+}
+
 // Requirement: C20, C22
 #[test]
 fn an_old_generation_that_cannot_be_put_back_stays_at_the_marker_and_poisons() {
@@ -783,6 +867,65 @@ fn an_old_generation_that_cannot_be_put_back_stays_at_the_marker_and_poisons() {
         assert_eq!(fs::read(fixture.marker()).unwrap(), before);
         assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
     }
+}
+
+// Requirement: C20
+#[test]
+fn a_copy_is_put_at_the_marker_in_up_to_three_tries_and_once_where_the_first_took_effect() {
+    for (what, times, links) in [(What::Before as fn(Errno) -> What, 2, 4), (What::After, 1, 2)] {
+        let struck = roll_back(|f| {
+            let marker = f.marker();
+            f.ops.plan(at(Op::SyncDir, Role::Directory, actor(move || fs::remove_file(&marker).unwrap())));
+            f.ops.plan(at(Op::Rename, Role::Restore, What::Before(Errno::EIO)).for_ever());
+            // The first link is the one of the commit.
+            f.ops.plan(at(Op::Link, Role::Marker, what(Errno::EIO)).nth(2).times(times));
+        });
+        assert_eq!(struck.fixture.ops.count(Op::Link, Role::Marker), links);
+        let before = struck.before.clone();
+        let (fixture, _) = struck.ends_poisoned();
+        assert_eq!(fs::read(fixture.marker()).unwrap(), before);
+        assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
+    }
+}
+
+// Requirement: C20
+#[test]
+fn a_copy_that_lost_its_name_is_made_again_for_the_marker() {
+    let struck = roll_back(|f| {
+        let (marker, path, ops) = (f.marker(), f.path(), f.ops.clone());
+        f.ops.plan(at(Op::SyncDir, Role::Directory, actor(move || fs::remove_file(&marker).unwrap())));
+        // A stranger takes the path as soon as the copy has got it, and with that the copy's only name.
+        let take = actor(move || {
+            let path = path.clone();
+            ops.plan(at(Op::StatAt, Role::Session, actor(move || replace(&path, b"stranger"))));
+        });
+        f.ops.plan(at(Op::Rename, Role::Restore, take));
+    });
+    let before = struck.before.clone();
+    let (fixture, _) = struck.ends_poisoned();
+    assert_eq!(fixture.bytes(), b"stranger");
+    assert_eq!(fs::read(fixture.marker()).unwrap(), before);
+    assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
+}
+
+// Requirement: C20
+#[test]
+fn no_marker_is_made_where_the_path_holds_the_old_generation() {
+    let (fixture, store) = Fixture::with_entries(1);
+    let before = fixture.bytes();
+    fixture.ops.plan(at(Op::SyncDir, Role::Directory, What::Before(Errno::EIO)));
+    let ops = fixture.ops.clone();
+    // After the marker was renamed back: the look that ends the tries, the one before its removal, then the proof.
+    let blind = actor(move || {
+        ops.plan(at(Op::StatAt, Role::Marker, What::Before(Errno::EACCES)).nth(3).times(3));
+    });
+    fixture.ops.plan(at(Op::Rename, Role::Marker, blind));
+    let error = refused(append(&store, "m-2"), Code::RollbackFailed);
+    assert!(error.poisoned());
+    assert_eq!(fixture.ops.fired(), 5);
+    assert_eq!(fixture.ops.count(Op::CreateNew, Role::Restore), 0);
+    assert_eq!(fixture.bytes(), before);
+    assert!(fixture.is_tidy(), "{:?}", fixture.names());
 }
 
 // Requirement: C20
@@ -1013,6 +1156,18 @@ fn a_marker_that_nobody_holds_is_a_crash() {
     assert_eq!(fixture.descriptors(), 0);
 }
 
+// Requirement: S2, S8
+#[test]
+fn a_marker_that_cannot_be_opened_or_locked_is_an_error_with_its_number() {
+    for (op, errno) in [(Op::Open, Errno::EACCES), (Op::TryLock, Errno::EIO)] {
+        let (fixture, _) = Fixture::with_entries(1);
+        fs::hard_link(fixture.path(), fixture.marker()).unwrap();
+        fixture.ops.plan(at(op, Role::Marker, What::Before(errno)));
+        let error = refused(fixture.load(), Code::Io);
+        assert_eq!((error.errno(), error.stage()), (Some(errno), Some(Stage::V2)));
+    }
+}
+
 // Requirement: S8
 #[test]
 fn a_marker_is_judged_while_no_commit_can_begin() {
@@ -1144,6 +1299,33 @@ fn a_path_that_appears_during_create_is_left_alone() {
     assert_eq!(error.stage(), Some(Stage::K6));
     assert_eq!(fixture.bytes(), b"stranger");
     assert!(fixture.is_tidy());
+}
+
+// Requirement: S3
+#[test]
+fn a_directory_that_goes_between_the_look_and_the_open_has_changed() {
+    for errno in [Errno::ENOENT, Errno::ENOTDIR, Errno::ELOOP] {
+        let (fixture, _) = Fixture::with_entries(1);
+        fixture.ops.plan(at(Op::OpenDir, Role::Directory, What::Before(errno)));
+        let error = refused(fixture.load(), Code::RootChanged);
+        assert_eq!((error.errno(), error.stage()), (Some(errno), Some(Stage::V1)));
+    }
+}
+
+// Requirement: S1, C21
+#[test]
+fn a_temporary_replaced_before_create_links_it_never_gets_the_path() {
+    let fixture = Fixture::new();
+    let dir = fixture.dir();
+    let swap = actor(move || {
+        let entry = fs::read_dir(&dir).unwrap().next().unwrap().unwrap();
+        replace(&entry.path(), b"stranger");
+    });
+    fixture.ops.plan(at(Op::StatAt, Role::Temporary, swap));
+    let error = refused(fixture.create(), Code::FileChanged);
+    assert_eq!((error.stage(), fixture.ops.fired()), (Some(Stage::K5), 1));
+    assert!(fixture.path().symlink_metadata().is_err(), "the stranger's file got the path");
+    assert_eq!(fixture.names().len(), 1);
 }
 
 // Requirement: S1

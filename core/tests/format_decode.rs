@@ -458,6 +458,8 @@ fn a_version_is_one_by_its_decimal_value() {
         "2",
         "11",
         "1.1",
+        "12e-1",
+        "0.21e1",
         "10",
         "1e1",
         "0.1",

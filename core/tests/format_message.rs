@@ -187,6 +187,22 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
+// Requirement: F8
+#[test]
+fn what_needs_an_escape_has_it_wherever_it_stands() {
+    for special in ["\"", "\\", "\n", "\u{1}", "\u{1f}"] {
+        for repeated in [1, 7, 32, 40] {
+            for before in 0..72 {
+                let content = "x".repeat(before) + &special.repeat(repeated) + &" y".repeat(20);
+                let text = Message::user("m", content.as_str()).to_json();
+                let value = serde_json::json!({ "id": "m", "role": "user", "content": content });
+                assert_eq!(text, value.to_string());
+                assert_eq!(Message::from_json(&text).unwrap(), Message::user("m", content));
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(seeded::cases(512))]
 

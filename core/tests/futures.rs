@@ -32,6 +32,13 @@ fn message_ids(store: &Store<ScriptedOps>) -> Vec<String> {
     store.entries().iter().map(|entry| entry.message().id().to_owned()).collect()
 }
 
+#[test]
+fn what_is_printed_for_debugging_names_the_store_or_tree() {
+    let (_fixture, store) = session();
+    assert_eq!(format!("{store:?}"), format!("AsyncStore({:?})", store.store()));
+    assert_eq!(format!("{:?}", store.tree()), format!("AsyncTree({:?})", store.store().tree()));
+}
+
 // Requirement: Q1, S5
 #[test]
 fn operations_take_effect_in_the_order_of_the_calls_and_not_of_the_polls() {
@@ -152,6 +159,38 @@ fn no_operation_is_lost_where_one_drain_ends_as_the_next_begins() {
         for caller in callers {
             runtime.block_on(caller).unwrap();
         }
+    });
+}
+
+// Requirement: Q1
+#[test]
+fn all_that_waits_for_one_store_is_run_by_one_blocking_thread() {
+    without_deadlock(|| {
+        let fixture = Fixture::new();
+        let (go_on, gate) = mpsc::channel::<()>();
+        let threads = Arc::new(Mutex::new(Vec::new()));
+        let (seen, mut next_id) = (threads.clone(), counter("e"));
+        let options = options().with_ids(move || {
+            let mut seen = seen.lock().unwrap();
+            if seen.is_empty() {
+                gate.recv().unwrap();
+            }
+            seen.push(std::thread::current().id());
+            next_id()
+        });
+        let store =
+            AsyncStore::new(Store::create_with(fixture.ops.clone(), fixture.path(), options).unwrap());
+        runtime().block_on(async {
+            let appends: Vec<_> =
+                (0..4).map(|number| store.append(None, user(&format!("m-{number}")))).collect();
+            go_on.send(()).unwrap();
+            for append in appends {
+                append.await.unwrap();
+            }
+        });
+        let threads = threads.lock().unwrap();
+        assert_eq!(threads.len(), 4);
+        assert!(threads.iter().all(|thread| *thread == threads[0]));
     });
 }
 

@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
-use session_tree::file_ops::{Access, FileOps, OsFileOps};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use session_tree::file_ops::{Access, FileKind, FileOps, OsFileOps};
 use session_tree::recover::remove_strays;
 use session_tree::{Code, Errno, Message, Store};
 use tempfile::TempDir;
@@ -62,6 +63,105 @@ fn a_directory_that_is_a_link_is_refused() {
     let error = Store::create(link.join("session.jsonl")).unwrap_err();
     assert_eq!(error.code(), Code::RootChanged);
     assert_eq!(fs::read_dir(&real).unwrap().count(), 0);
+}
+
+// Requirement: S2, S3
+#[test]
+fn neither_a_directory_nor_a_file_is_opened_through_a_link() {
+    let (directory, path) = directory();
+    fs::write(&path, "a file").unwrap();
+    symlink(&path, directory.path().join("link")).unwrap();
+    symlink(".", directory.path().join("here")).unwrap();
+    let ops = OsFileOps::new();
+    let root = ops.open_dir(directory.path()).unwrap();
+    assert_eq!(ops.open_dir(&path).err(), Some(Errno::ENOTDIR));
+    assert!(ops.open_dir(&directory.path().join("here")).is_err());
+    for access in [Access::Read, Access::ReadWrite] {
+        assert_eq!(ops.open(&root, OsStr::new("link"), access).err(), Some(Errno::ELOOP));
+    }
+    assert_eq!(ops.create_new(&root, OsStr::new("link"), 0o600).err(), Some(Errno::EEXIST));
+}
+
+// Requirement: S2, X3
+#[test]
+fn every_name_is_listed_once_and_told_by_its_kind() {
+    let (directory, path) = directory();
+    fs::write(&path, "a file").unwrap();
+    symlink(&path, directory.path().join("link")).unwrap();
+    fs::create_dir(directory.path().join("directory")).unwrap();
+    fifo(&directory.path().join("fifo"));
+    let _socket = UnixListener::bind(directory.path().join("socket")).unwrap();
+    let ops = OsFileOps::new();
+    let root = ops.open_dir(directory.path()).unwrap();
+    let mut names = ops.list(&root).unwrap();
+    names.sort();
+    let kinds: Vec<_> =
+        names.iter().map(|name| (name.to_str().unwrap(), ops.stat_at(&root, name).unwrap().kind)).collect();
+    assert_eq!(
+        kinds,
+        [
+            ("directory", FileKind::Directory),
+            ("fifo", FileKind::Fifo),
+            ("link", FileKind::Symlink),
+            ("session.jsonl", FileKind::Regular),
+            ("socket", FileKind::Other),
+        ]
+    );
+}
+
+// Requirement: S4
+#[test]
+fn a_file_has_a_birth_time_where_its_file_system_knows_one() {
+    let (_directory, path) = directory();
+    fs::write(&path, "a file").unwrap();
+    let ops = OsFileOps::new();
+    let known = fs::metadata(&path).unwrap().created().ok();
+    let seconds = known.map(|time| time.duration_since(UNIX_EPOCH).unwrap().as_secs());
+    let birth = ops.stat_path(&path).unwrap().birth;
+    assert_eq!(birth.map(|time| time.seconds.unsigned_abs()), seconds);
+    // No file system of processes keeps them.
+    assert_eq!(ops.stat_path(Path::new("/proc/self/status")).unwrap().birth, None);
+}
+
+// Requirement: C4, C10
+#[test]
+fn an_fsync_that_the_system_refuses_is_no_success() {
+    let (directory, path) = directory();
+    fifo(&path);
+    let ops = OsFileOps::new();
+    let root = ops.open_dir(directory.path()).unwrap();
+    let fifo = ops.open(&root, OsStr::new("session.jsonl"), Access::Read).unwrap();
+    assert_eq!(ops.sync(&fifo), Err(Errno::EINVAL));
+    let processes = ops.open_dir(Path::new("/proc/self/fd")).unwrap();
+    assert_eq!(ops.sync_dir(&processes), Err(Errno::EINVAL));
+}
+
+// Requirement: C22
+#[test]
+fn no_descriptor_is_handed_on_to_a_program_that_is_started() {
+    let (directory, path) = directory();
+    fs::write(&path, "a file").unwrap();
+    let ops = OsFileOps::new();
+    let root = ops.open_dir(directory.path()).unwrap();
+    let held = [
+        ops.open(&root, OsStr::new("session.jsonl"), Access::Read).unwrap(),
+        ops.open(&root, OsStr::new("session.jsonl"), Access::ReadWrite).unwrap(),
+        ops.create_new(&root, OsStr::new("new"), 0o600).unwrap(),
+    ];
+    let within = directory.path().canonicalize().unwrap();
+    let descriptors: Vec<String> = fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| fs::read_link(entry.path()).is_ok_and(|target| target.starts_with(&within)))
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(descriptors.len(), 1 + held.len());
+    for descriptor in descriptors {
+        let about = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap();
+        let flags = about.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+        let flags = u32::from_str_radix(flags, 8).unwrap();
+        assert_ne!(flags & OFlags::CLOEXEC.bits(), 0, "{about}");
+    }
 }
 
 // Requirement: S2

@@ -65,6 +65,43 @@ const FOREIGN: [(&str, Make); 5] = [
     ("socket", |path| drop(UnixListener::bind(path).unwrap())),
 ];
 
+#[test]
+fn by_default_ids_are_uuids_and_times_are_the_clocks_in_milliseconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create(directory.path().join(NAME)).unwrap();
+    let entry = store.append(None, user("m")).unwrap();
+    let header = store.header();
+    assert_ne!(header.id(), entry.id());
+    for id in [header.id(), entry.id()] {
+        assert_eq!(id.len(), 36, "{id}");
+        assert!(id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-'), "{id}");
+    }
+    for time in [header.created_at(), entry.timestamp()] {
+        let shape: String = time.chars().map(|char| if char.is_ascii_digit() { '0' } else { char }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{time}");
+    }
+}
+
+// Requirement: S7
+#[test]
+fn an_entry_is_found_by_its_id_and_is_the_one_of_every_snapshot_of_its_store() {
+    let (fixture, store) = Fixture::with_entries(2);
+    let entry = store.entry("e-2").unwrap();
+    assert!(entry.ptr_eq(&store.entries()[1]));
+    assert!(!entry.ptr_eq(&store.entries()[0]));
+    assert!(store.entry("e-3").is_none());
+    let again = fixture.load().unwrap().entry("e-2").unwrap();
+    assert_eq!(again, entry);
+    assert!(!again.ptr_eq(&entry), "two stores do not share entries");
+}
+
+// Requirement: S2, S3
+#[test]
+fn a_name_alone_is_looked_for_in_the_working_directory() {
+    let error = refused(Store::load("no-such-session.jsonl"), Code::Io);
+    assert_eq!((error.errno(), error.stage()), (Some(Errno::ENOENT), Some(Stage::V3)), "{error}");
+}
+
 // Requirement: S1, R1, F8
 #[test]
 fn a_new_session_is_one_canonical_header_line_of_mode_0600() {

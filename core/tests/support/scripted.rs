@@ -31,6 +31,7 @@ pub(crate) enum Op {
     Close,
     TryLock,
     Pause,
+    List,
 }
 
 /// What a call is about: of `link` the name that is made, of `rename` the name that goes.
@@ -278,7 +279,7 @@ impl FileOps for ScriptedOps {
     }
 
     fn list(&self, dir: &OsDir) -> Result<Vec<OsString>, Errno> {
-        self.os.list(dir)
+        self.run(Op::List, Role::Directory, || self.os.list(dir))
     }
 
     fn sync_dir(&self, dir: &OsDir) -> Result<(), Errno> {
