@@ -7,6 +7,7 @@ use fastrand::Rng;
 use crate::crash::Profile;
 use crate::fault::Plan;
 use crate::scenario::HarnessError;
+use crate::subject::Candidate;
 use crate::suite::crash::{self, Broken, CaseResult, Options, Token};
 use crate::suite::faults;
 use crate::workload::{Start, Step, Workload};
@@ -27,20 +28,21 @@ pub struct Explored {
 const LONGEST: usize = 8;
 const MOST_FAULTS: usize = 2;
 
-/// Runs random workloads for as long as `go_on` says so, or until a promise is broken.
+/// Runs random workloads of `candidate` for as long as `go_on` says so, or until a promise is broken.
 ///
 /// # Errors
 /// Where the harness could not do its work.
 pub fn explore(
+    candidate: &'static dyn Candidate,
     seed: u64,
     profile: Profile,
     mut go_on: impl FnMut(&Explored) -> bool,
 ) -> Result<Explored, HarnessError> {
     let mut random = Rng::with_seed(seed);
-    let options = Options { profile, ..Options::default() };
+    let options = Options { candidate, profile, ..Options::default() };
     let mut explored = Explored::default();
     while explored.broken.is_none() && go_on(&explored) {
-        let token = random_case(&mut random, profile)?;
+        let token = random_case(&mut random, &options)?;
         let result = crash::run_one(&token, &options)?;
         explored.workloads += 1;
         explored.states += result.fresh;
@@ -108,10 +110,10 @@ fn is_made_by(step: Step, call: &str) -> bool {
     }
 }
 
-fn random_case(random: &mut Rng, profile: Profile) -> Result<Token, HarnessError> {
+fn random_case(random: &mut Rng, options: &Options) -> Result<Token, HarnessError> {
     let workload = random_workload(random);
-    let plan = random_plan(random, &workload)?;
-    Ok(Token { profile, workload, plan, cuts: Vec::new() })
+    let plan = random_plan(random, &workload, options)?;
+    Ok(Token { profile: options.profile, workload, plan, cuts: Vec::new() })
 }
 
 fn random_workload(random: &mut Rng) -> Workload {
@@ -133,12 +135,12 @@ fn random_workload(random: &mut Rng) -> Workload {
 }
 
 /// Faults at random system calls of the fault-free run.
-fn random_plan(random: &mut Rng, workload: &Workload) -> Result<Plan, HarnessError> {
+fn random_plan(random: &mut Rng, workload: &Workload, options: &Options) -> Result<Plan, HarnessError> {
     let wanted = random.usize(..=MOST_FAULTS);
     if wanted == 0 {
         return Ok(Plan::default());
     }
-    let trace = crash::clean_trace(workload)?;
+    let trace = crash::clean_trace(workload, options)?;
     let mut plan = Plan::default();
     for _ in 0..wanted {
         let faults = faults::errors_at(&trace[random.usize(..trace.len())]);
