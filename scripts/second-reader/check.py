@@ -17,28 +17,22 @@ from session import Refused, read
 
 
 def main(arguments):
-    if not arguments or arguments[0].startswith("-") or not Path(arguments[0]).is_dir():
+    if not arguments or not Path(arguments[0]).is_dir():
         print(__doc__.strip(), file=sys.stderr)
         return 0 if arguments == ["--help"] else 2
     folder, topics = Path(arguments[0]).resolve(), arguments[1:]
-    agreed, disagreements, answers = 0, [], Counter()
+    agreed, answers, disagreements = 0, Counter(), []
     try:
         for case in one_shot_cases(folder):
             if topics and case.path.parent.name not in topics:
                 continue
-            given = answer(case.input)
-            if case.level == "must":
-                difference = compare(case, case.content["expect"], given)
-                if difference:
-                    disagreements.append(f"{case.id}: {difference}")
-                else:
-                    agreed += 1
-                continue
-            name = chosen(case, given)
-            if name is None:
-                disagreements.append(f"{case.id}: none of the answers, but {describe(given)}")
-            else:
+            name, difference = judge(case, answer(case.input))
+            if difference:
+                disagreements.append(f"{case.id}: {difference}")
+            elif name:
                 answers[case.content["choice"], name] += 1
+            else:
+                agreed += 1
     except (BadCase, KeyError, ValueError, OSError) as error:
         print(f"cannot read a case: {error!r}", file=sys.stderr)
         return 2
@@ -46,8 +40,21 @@ def main(arguments):
         print(f"{choice}: {name} ({cases} cases)")
     for line in disagreements:
         print(line)
-    print(f"must: {agreed} agree; choice: {sum(answers.values())} answered; disagreements: {len(disagreements)}")
+    print(f"must: {agreed} agree; choice: {answers.total()} answered; disagreements: {len(disagreements)}")
+    if not agreed and not answers and not disagreements:
+        print(f"no one-shot case is there: {folder} holds TOPIC/CASE.json", file=sys.stderr)
+        return 2
     return 1 if disagreements else 0
+
+
+def judge(case, given):
+    """The name of the answer to a choice, or None, and what differs from every outcome that is admitted, or None."""
+    if case.level == "must":
+        return None, compare(case, case.content["expect"], given)
+    for name, outcome in case.content["answers"].items():
+        if compare(case, outcome, given) is None:
+            return name, None
+    return None, f"none of the answers, {describe(given)}"
 
 
 def answer(data):
@@ -56,14 +63,6 @@ def answer(data):
         return read(data)
     except Refused as refused:
         return refused
-
-
-def chosen(case, given):
-    """The name of the answer of a choice that was given, or None."""
-    for name, outcome in case.content["answers"].items():
-        if compare(case, outcome, given) is None:
-            return name
-    return None
 
 
 def compare(case, outcome, given):
