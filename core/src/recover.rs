@@ -238,7 +238,11 @@ pub fn rehearse(path: impl AsRef<Path>, choice: Option<Choice>) -> Result<Rehear
 ///
 /// # Errors
 /// As [`rehearse`].
-pub fn rehearse_with<O: FileOps>(ops: O, path: impl AsRef<Path>, choice: Option<Choice>) -> Result<Rehearsal> {
+pub fn rehearse_with<O: FileOps>(
+    ops: O,
+    path: impl AsRef<Path>,
+    choice: Option<Choice>,
+) -> Result<Rehearsal> {
     let place = Place::open(ops, path.as_ref(), Stage::X2)?;
     let _guard = place.lock_in_process(Stage::X2)?;
     let observed = observe::locked(&place, Stage::X2)?;

@@ -47,6 +47,10 @@ struct Survey {
 
 impl Survey {
     fn of(mut bytes: Vec<u8>) -> Survey {
+        // The header is a line too, and one more shows that there are too many.
+        let most = MAX_SESSION_RECORDS + 2;
+        let end = spans(&bytes).take(most).last().map_or(0, |span| span.next);
+        bytes.truncate(end);
         let mut found = Vec::new();
         let mut not_text = HashSet::new();
         let lines: Vec<Span> =
@@ -78,8 +82,7 @@ impl Survey {
 
     fn read_lines(&mut self) {
         let file = Arc::clone(&self.pass.file);
-        // The header is a line too, and one more shows that there are too many.
-        for span in spans(file.as_str().as_bytes()).take(MAX_SESSION_RECORDS + 2) {
+        for span in spans(file.as_str().as_bytes()) {
             if self.not_text.contains(&span.number) {
                 self.nameless = true;
                 continue;
@@ -295,7 +298,9 @@ mod tests {
     // Requirement: F7
     #[test]
     fn lines_beyond_the_most_that_a_session_has_are_not_looked_at() {
-        assert_eq!(problems(vec![b'\n'; MAX_SESSION_RECORDS * 2]).len(), MAX_SESSION_RECORDS + 2);
+        for line in [&b"\n"[..], b"\xff\n"] {
+            assert_eq!(problems(line.repeat(MAX_SESSION_RECORDS * 2)).len(), MAX_SESSION_RECORDS + 2);
+        }
         let ids: Vec<String> = (0..=MAX_SESSION_RECORDS).map(|id| user(&id.to_string(), None)).collect();
         let lines = [vec![HEADER.to_owned()], ids, vec![String::new()]].concat();
         assert_eq!(told(&lines), [(Code::RecordLimit, MAX_SESSION_RECORDS + 2)]);
