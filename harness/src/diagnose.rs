@@ -160,15 +160,14 @@ impl<'a> Verdict<'a> {
         for run in runs.iter().take(drawn) {
             text += &self.diagnosis(&run[0], run.last().filter(|_| run.len() > 1), canvas);
         }
+        let left = match runs.iter().skip(drawn).map(|run| run.len()).sum::<usize>() {
+            0 => String::new(),
+            left if follows => format!("; {left} of them probably follow from that"),
+            left => format!("; {left} of them are not drawn here, and are in `--all --json`"),
+        };
         let count = problems.len();
         let plural = if count == 1 { "" } else { "s" };
-        text += &format!("{}: refused, {count} problem{plural}", harmless::path(self.path));
-        match runs.iter().skip(drawn).map(|run| run.len()).sum::<usize>() {
-            0 => {}
-            left if follows => text += &format!("; {left} of them probably follow from that"),
-            left => text += &format!("; {left} of them are not drawn here, and are in `--all --json`"),
-        }
-        text + "\n"
+        text + &format!("{}: refused, {count} problem{plural}{left}\n", harmless::path(self.path))
     }
 
     /// Every problem that can be told, in the order of the file: the refusal among them, whether it has a place or not.

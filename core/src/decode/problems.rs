@@ -10,7 +10,7 @@ use crate::limits::MAX_SESSION_RECORDS;
 use crate::linkage::violations;
 use crate::text::Owner;
 
-/// What is wrong with a session file, in the order of the file: nothing if and only if [`decode`](crate::decode)
+/// What is wrong with a session file, in the order of the file: nothing if and only if [`decode`](crate::decode())
 /// accepts it, and else at least what that says.
 ///
 /// A line is judged alone as far as that goes. What depends on a line that is refused is not reported: neither a parent
@@ -51,22 +51,22 @@ impl Survey {
         let most = MAX_SESSION_RECORDS + 2;
         let end = spans(&bytes).take(most).last().map_or(0, |span| span.next);
         bytes.truncate(end);
-        let mut found = Vec::new();
-        let mut not_text = HashSet::new();
-        let lines: Vec<Span> =
-            if str::from_utf8(&bytes).is_ok() { Vec::new() } else { spans(&bytes).collect() };
-        for span in lines {
-            let line = &mut bytes[span.start..span.next];
-            let Err(error) = str::from_utf8(line) else { continue };
-            found.push(match span.check_length() {
-                Err(error) => error,
-                Ok(()) => span.refuse_encoding(span.start + error.valid_up_to()),
-            });
-            not_text.insert(span.number);
-            // The places of all other lines stay what they are.
-            line[..span.end - span.start].fill(b' ');
-        }
-        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (mut found, mut not_text) = (Vec::new(), HashSet::new());
+        let text = String::from_utf8(bytes).unwrap_or_else(|error| {
+            let mut bytes = error.into_bytes();
+            for span in spans(&bytes.clone()) {
+                let line = &mut bytes[span.start..span.next];
+                let Err(error) = str::from_utf8(line) else { continue };
+                found.push(match span.check_length() {
+                    Err(error) => error,
+                    Ok(()) => span.refuse_encoding(span.start + error.valid_up_to()),
+                });
+                not_text.insert(span.number);
+                // The places of all other lines stay what they are.
+                line[..span.end - span.start].fill(b' ');
+            }
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
         Survey {
             pass: Pass::new(Owner::plain(text)),
             found,
@@ -177,9 +177,11 @@ impl Survey {
 
     fn finish(mut self) -> Vec<Error> {
         // An entry further down that has the id is no parent, whatever the unknown lines are.
-        let ids = &self.pass.ids;
-        let known = self.missing.into_iter().filter(|(_, parent)| ids.contains_key(parent.as_str()));
-        self.found.extend(known.map(|(error, _)| error));
+        for (error, parent) in self.missing {
+            if self.pass.ids.contains_key(parent.as_str()) {
+                self.found.push(error);
+            }
+        }
         if self.found.is_empty() && self.pass.header.is_none() {
             return self.pass.finish().err().into_iter().collect();
         }
@@ -220,7 +222,7 @@ mod tests {
 
     /// Code and line of each.
     fn told(lines: &[String]) -> Vec<(Code, usize)> {
-        let file = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let file = lines.join("\n") + "\n";
         let line = |error: &Error| error.position().map_or(0, |at| at.line);
         problems(file.into_bytes()).iter().map(|error| (error.code(), line(error))).collect()
     }
