@@ -257,7 +257,14 @@ impl<'a> Look<'a> {
             );
         }
         if self.is_last_line() {
-            return None;
+            let before = self.number - 1;
+            if before == 0 || !self.source.bytes.ends_with(b"\n") {
+                return None;
+            }
+            return likely(
+                "the record was cut off, and somebody wrote behind it: a torn tail has no line feed",
+                self.convert(&format!("head -n {before} FILE")),
+            );
         }
         let next = self.source.line(self.number + 1)?;
         if next.starts_with(RECORD) {
@@ -367,7 +374,7 @@ impl<'a> Look<'a> {
         }
         let byte = self.byte()?;
         let written = match byte {
-            0xa0.. => format!("`{}` in Latin-1", char::from(byte)),
+            0xa0.. => format!("`{}` in Latin-1", harmless::text(char::from(byte).to_string().as_bytes())),
             _ => "a sign of Windows-1252".to_owned(),
         };
         let plain = byte & 0x7f;

@@ -94,6 +94,7 @@ fn cases() -> Vec<Broken> {
         case("J in vi", with(|lines| { let next = lines.remove(4); lines[3] += &next; }), json, 4, "the line feed between two records is gone"),
         case("a torn tail that was written on", with(|lines| { let next = lines.remove(4); lines[3].truncate(60); lines[3] += &next; }), json, 4, "a record was cut off and another one written behind it, at column 61"),
         case("a torn tail with a line feed", with(|lines| lines[3].truncate(60)), json, 4, "the record was cut off, and another writer went on"),
+        case("echo behind a torn tail", with(|lines| lines.push("{\"type\":\"entry\",\"ver".to_owned())), json, 8, "somebody wrote behind it: a torn tail has no line feed"),
         case("empty lines", with(|lines| lines.insert(1, String::new())), json, 2, "an empty line"),
         case("an editor of DOS", [&file[..], b"\x1a"].concat(), json, 8, "a Ctrl-Z ends the file"),
         case("grep with colours", with(|lines| lines[2] = format!("\u{1b}[31m{}\u{1b}[0m", lines[2])), json, 3, "the colours of a terminal"),
