@@ -32,7 +32,7 @@ readonly MEMORY_KB=$((8 * 1024 * 1024))
 # Test targets of the core, as two: each is linked once per mutant, and which one notices a mutant is known by its file.
 readonly FORMAT_TARGETS=(format_decode format_message format_tail)
 readonly STORE_TARGETS=(append commit futures os_files queue recover store tree turns words)
-readonly FORMAT_FILES='core/src/(decode|decode/shape|encode|error|json_prefix|limits|linkage|message|quoted|record|tape|text)\.rs'
+readonly FORMAT_FILES='core/src/(decode|decode/problems|decode/shape|encode|error|json_prefix|limits|linkage|message|quoted|record|tape|text)\.rs'
 # Left to the last round: it takes longer than all others together.
 readonly SLOW_TEST=every_short_text_has_the_verdict_of_the_definition
 

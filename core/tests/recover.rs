@@ -130,10 +130,10 @@ fn asides(fixture: &Fixture) -> Vec<Vec<u8>> {
 /// The files are as `actions` leave them, whatever happened on the way.
 #[track_caller]
 fn assert_cured(fixture: &Fixture, current: Held, marker: Held, actions: &[Action], at: &str) {
-    let (old, marked) = (bytes_of(current), bytes_of(marker));
+    let (old, newer) = (bytes_of(current), bytes_of(marker));
     let does = |action| actions.contains(&action);
     let kept = if does(Action::MarkerBecomesCurrent) {
-        Some(marked.clone())
+        Some(newer.clone())
     } else if does(Action::SetAsideCurrent) {
         None
     } else {
@@ -141,7 +141,7 @@ fn assert_cured(fixture: &Fixture, current: Held, marker: Held, actions: &[Actio
     };
     let mut aside = Vec::new();
     aside.extend(does(Action::SetAsideCurrent).then_some(old));
-    aside.extend(does(Action::SetAsideMarker).then_some(marked));
+    aside.extend(does(Action::SetAsideMarker).then_some(newer));
     assert_eq!(read(&fixture.path()), kept, "{at}");
     assert_eq!(asides(fixture), aside, "{at}");
     assert_eq!(fixture.names().len(), usize::from(kept.is_some()) + aside.len(), "{at}");
