@@ -3,7 +3,7 @@
 mod support;
 
 use session_tree::file_ops::{FileKind, FileOps};
-use session_tree::{Code, Errno, Error, Message, Stage, Store, decode};
+use session_tree::{Code, Errno, Error, Message, Stage, Store, decode, problems};
 
 use support::scripted::{Op, Role, Rule, ScriptedOps, What, at};
 use support::{Fixture, options, refused, user};
@@ -240,6 +240,23 @@ fn what_is_not_a_session_file_is_called_by_its_kind() {
     ] {
         assert_eq!(kind.words(), words);
     }
+}
+
+// Requirement: F2, F7
+#[test]
+fn a_survey_tells_the_place_of_a_byte_that_is_no_text_and_goes_on_behind_a_refused_header() {
+    let header = r#"{"type":"session","version":1,"id":"s","createdAt":"t"}"#;
+    let file = [header.as_bytes(), b"\n{\"a\":\"\xff\"}\n"].concat();
+    let at = header.len() + 1 + 6;
+    let places: Vec<_> =
+        problems(file.clone()).iter().map(|error| error.position().unwrap().offset).collect();
+    assert_eq!(places, [at]);
+    assert_eq!(decode(file).unwrap_err().position().unwrap().offset, at);
+
+    let file = b"{\"type\":\"header\"}\n{\"type\":\"entry\"}\n";
+    let told: Vec<_> =
+        problems(file.to_vec()).iter().map(|error| (error.code(), error.position().unwrap().line)).collect();
+    assert_eq!(told, [(Code::InvalidHeader, 1), (Code::InvalidRecord, 2)]);
 }
 
 // Requirement: F7, F9.surrogates

@@ -94,9 +94,7 @@ impl Survey {
                     Some(error) => self.refuse(span, error),
                     None => self.read_record(span),
                 },
-                Err(stop) if too_long.is_none() && !span.terminated && stop.is_torn_object(text) => {
-                    self.pass.torn_tail = span.next - span.start;
-                }
+                Err(stop) if too_long.is_none() && !span.terminated && stop.is_torn_object(text) => {}
                 Err(stop) => {
                     self.nameless = true;
                     self.found.push(too_long.unwrap_or_else(|| span.refuse_syntax(stop.offset, stop.why)));
