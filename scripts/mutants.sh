@@ -58,7 +58,7 @@ fail() {
 main() {
     local mode=run fresh=no taken=()
     deadline=
-    selection=()
+    selection=() shard=0 shards=1
     while (($#)); do
         case $1 in
         --help) help ;;
@@ -71,6 +71,11 @@ main() {
             --minutes)
                 [[ $2 =~ ^[0-9]+$ ]] || usage "--minutes wants a number"
                 deadline=$((SECONDS + $2 * 60))
+                ;;
+            --shard)
+                [[ $2 =~ ^([0-9]+)/([0-9]+)$ ]] || usage "--shard wants K/N"
+                shard=${BASH_REMATCH[1]} shards=${BASH_REMATCH[2]}
+                ((shard < shards)) || usage "--shard wants a K below N"
                 ;;
             *) selection+=("$1" "$2") ;;
             esac
@@ -198,7 +203,7 @@ round() { # NAME TARGETS TEST-ARGUMENTS SELECTION...
     mkdir -p "$cache/mutants.out"
     rm -f "$cache"/mutants.out/{caught,missed,timeout,unviable}.txt
     known >"$cache/mutants.out/previously_caught.txt"
-    echo "round $name: $(wc -l <"$cache/mutants.out/previously_caught.txt") mutants have their outcome"
+    echo "round $name: $(wc -l <"$cache/mutants.out/previously_caught.txt") mutants have their outcome or another shard"
     (ulimit -c 0 -v "$MEMORY_KB" && cd "$copy" &&
         exec "${limit[@]}" cargo "${arguments[@]}" -- -- "${test_arguments[@]}") 9>&- || status=$?
     collect | keep
@@ -209,11 +214,14 @@ round() { # NAME TARGETS TEST-ARGUMENTS SELECTION...
     esac
 }
 
-# Names of the mutants that need no further test.
+# Names of the mutants that need no test here: what is known, and what belongs to another shard. Not by the option of
+# cargo-mutants: a shard is to be the same set in every call, whatever is known by then.
 known() {
-    jq -rRn --slurpfile all "$work/all.json" '
+    jq -rRn --argjson shard "$shard" --argjson shards "$shards" --slurpfile all "$work/all.json" '
         ($all[0] | map({(.name): .digest}) | add // {}) as $digest
-        | inputs / "\t" | select($digest[.[2]] == .[0] and .[1] != "missed") | .[2]' "$outcomes"
+        | [inputs / "\t" | select($digest[.[2]] == .[0] and .[1] != "missed") | .[2]]
+          + [$all[0] | to_entries[] | select(.key % $shards != $shard) | .value.name]
+        | unique[]' "$outcomes"
 }
 
 # The outcomes of the round just run.
