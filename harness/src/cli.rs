@@ -3,18 +3,27 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::exit_code::Exit;
+use crate::expectations::ExpectationsError;
+use crate::report::MergeError;
 use crate::scenario::HarnessError;
 use crate::tree_view::UnknownEntry;
 
+mod explore;
+mod interrupt;
 mod list;
+mod merge;
+mod progress;
 mod recover;
+mod replay;
+mod reports;
 mod run;
 mod screen;
 mod stdout;
 mod tree;
+mod values;
 mod verify;
 
 /// Tests whether a session store can be trusted, and looks into session files.
@@ -31,12 +40,14 @@ struct Cli {
 enum Command {
     /// Runs suites against the reference store and prints a verdict (also without any command).
     Run(run::Run),
+    /// Makes one report of those of all parts of a run.
+    Merge(merge::Merge),
     /// Prints case ids, one a line.
-    List(List),
+    List(list::List),
     /// Runs one case alone and tells what happened, call by call.
-    Replay(run::Replay),
+    Replay(replay::Replay),
     /// Runs random workloads with random faults and power cuts, beyond the exhaustive part.
-    Explore(run::Explore),
+    Explore(explore::Explore),
     /// Loads session files as a store does, and tells what is wrong with those that are refused.
     Verify(verify::Verify),
     /// Draws the tree of a session: branches, active leaf, tool calls and results.
@@ -45,22 +56,6 @@ enum Command {
     Inspect(recover::Inspect),
     /// Resolves what a crash left, where nothing has to be guessed or you choose.
     Recover(recover::Recover),
-}
-
-#[derive(Debug, Args)]
-struct List {
-    /// The suites: all by default.
-    #[arg(value_name = "SUITE", value_parser = run::SUITES)]
-    suites: Vec<String>,
-    /// One JSON object a line, with stage, requirement ids and level.
-    #[arg(long)]
-    json: bool,
-    /// Only cases whose id matches; `*` stands for anything. Repeatable.
-    #[arg(long, value_name = "GLOB")]
-    filter: Vec<String>,
-    /// Prints the requirements of the contract instead, each with the number of cases that are about it.
-    #[arg(long)]
-    requirements: bool,
 }
 
 /// Runs the command line of this process.
@@ -76,10 +71,10 @@ pub fn main() -> Exit {
     let done = match cli.command {
         None => run::run(&cli.run),
         Some(Command::Run(options)) => run::run(&options),
-        Some(Command::List(options)) if options.requirements => list::requirements(&options),
+        Some(Command::Merge(options)) => merge::merge(&options),
         Some(Command::List(options)) => list::list(&options),
-        Some(Command::Replay(options)) => run::replay(&options),
-        Some(Command::Explore(options)) => run::explore(&options),
+        Some(Command::Replay(options)) => replay::replay(&options),
+        Some(Command::Explore(options)) => explore::explore(&options),
         Some(Command::Verify(options)) => verify::verify(&options),
         Some(Command::Tree(options)) => tree::tree(&options),
         Some(Command::Inspect(options)) => recover::inspect(&options),
@@ -104,6 +99,12 @@ enum CliError {
     Io(#[from] io::Error),
     #[error("cannot write the report {path:?}: {error}")]
     Report { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Expectations(#[from] ExpectationsError),
+    #[error("cannot join these reports: {0}")]
+    Merge(#[from] MergeError),
+    #[error("{path:?} is no JSON report of this tool: {what}")]
+    NotAReport { path: PathBuf, what: String },
     #[error("no workload was run in that time: give it more, as in `--time 60s`")]
     NothingExplored,
     #[error("{0:?} is no case: `session-harness list` prints every id")]
@@ -120,6 +121,9 @@ impl CliError {
             CliError::NoSuchCase(_)
             | CliError::NothingMatches(_)
             | CliError::NothingExplored
+            | CliError::Expectations(_)
+            | CliError::Merge(_)
+            | CliError::NotAReport { .. }
             | CliError::NoSuchEntry(_) => Exit::Usage,
             CliError::Harness(_) | CliError::Io(_) | CliError::Report { .. } => Exit::Harness,
         }

@@ -46,6 +46,14 @@ pub fn replay(
     Ok((out, run))
 }
 
+/// The system calls and answers of a run, line by line.
+pub fn schedule(case: &Case, run: &Run) -> Vec<String> {
+    let mut out = String::new();
+    tell_trace(&mut out, case, run);
+    tell_replies(&mut out, run);
+    out.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
 fn tell_trace(out: &mut String, case: &Case, run: &Run) {
     let mut during = None;
     let mut stages = Vec::new().into_iter();

@@ -1,5 +1,39 @@
 //! The suites.
 
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
 pub mod crash;
 pub mod explore;
 pub mod faults;
+
+/// A suite, in the order in which they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Suite {
+    /// Every system call fails in every way that it can.
+    Faults,
+    /// The power is cut after every system call.
+    Crash,
+}
+
+impl Suite {
+    /// Every suite.
+    pub const ALL: [Suite; 2] = [Suite::Faults, Suite::Crash];
+
+    /// The name, with which the ids of its cases begin.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Suite::Faults => faults::NAME,
+            Suite::Crash => crash::NAME,
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
