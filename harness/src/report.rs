@@ -134,6 +134,9 @@ pub struct Tally {
     /// The digest of all distinct states, in hexadecimal: the certificate of what was visited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// Power cuts by the stage that they came in, and those among them after which a promise was broken.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cuts_by_stage: BTreeMap<String, Cell>,
     /// Cases in which somebody's file was lost between the last look and the call that used its name.
     pub race_windows: usize,
 }
@@ -316,6 +319,9 @@ impl Tally {
         self.cuts += other.cuts;
         self.disks += other.disks;
         self.race_windows += other.race_windows;
+        for (stage, cell) in &other.cuts_by_stage {
+            self.cuts_by_stage.entry(stage.clone()).or_default().add(*cell);
+        }
     }
 }
 

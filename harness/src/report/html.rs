@@ -40,7 +40,6 @@ pub fn render(report: &Report) -> String {
                     (choices(report))
                     (coverage(report))
                 }
-                footer { (report.tool) " " (report.version) }
             }
         }
     };
@@ -67,7 +66,7 @@ fn verdict(report: &Report) -> Markup {
     };
     html! {
         header class=(class) {
-            p.subject { (report.subject) }
+            p.subject { (report.subject) span.count { " held against " (report.tool) " " (report.version) } }
             h1 { (headline(report)) }
             @if report.verdict() == Verdict::Holds {
                 p { "Every acknowledged entry survives, nothing is invented, no failure is hidden." }
@@ -255,7 +254,7 @@ fn matrix(report: &Report) -> Markup {
             section {
                 h2 { "Stages and faults" }
                 p.note {
-                    "A cell counts cases, in which a fault struck that stage; red counts those that failed. An empty cell: nothing there can go wrong that way."
+                    "A cell counts the cases in which a fault struck that stage, and for power cuts the cuts that came there; red ones count those that failed. An empty cell: nothing there can go wrong that way."
                 }
                 @for (table, rows) in tables { (stage_table(table, &rows)) }
             }
@@ -363,9 +362,12 @@ fn one_requirement(requirement: &Requirement, cases: &[&CaseReport]) -> Markup {
             summary {
                 b { (requirement.id) } " " (requirement.title) " "
                 span.count {
-                    @if failed > 0 { (grouped(failed)) " of " }
-                    (grouped(cases.len())) @if cases.len() == 1 { " case" } @else { " cases" }
-                    @if failed > 0 { " failed" }
+                    @match (cases.len(), failed) {
+                        (0, _) => "no case here",
+                        (1, 0) => "1 case",
+                        (cases, 0) => { (grouped(cases)) " cases" },
+                        (cases, failed) => { (grouped(failed)) " of " (grouped(cases)) " failed" },
+                    }
                 }
             }
             p { (requirement.text) }

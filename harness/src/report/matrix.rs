@@ -70,12 +70,22 @@ pub enum Row {
     Killed,
     /// A second fault strikes the handling of the first.
     Twice,
+    /// The power is cut.
+    PowerCut,
 }
 
 impl Row {
     /// Every row.
-    pub const ALL: [Row; 7] =
-        [Row::FailsBefore, Row::FailsAfter, Row::Short, Row::Held, Row::Actor, Row::Killed, Row::Twice];
+    pub const ALL: [Row; 8] = [
+        Row::FailsBefore,
+        Row::FailsAfter,
+        Row::Short,
+        Row::Held,
+        Row::Actor,
+        Row::Killed,
+        Row::Twice,
+        Row::PowerCut,
+    ];
 
     /// The row's words.
     pub const fn words(self) -> &'static str {
@@ -87,6 +97,7 @@ impl Row {
             Row::Actor => "outside actor",
             Row::Killed => "killed",
             Row::Twice => "fails twice",
+            Row::PowerCut => "power cut",
         }
     }
 
@@ -106,8 +117,8 @@ impl Row {
     }
 }
 
-/// The cases of one way to go wrong at one stage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The cases of one way to go wrong at one stage; for power cuts the cuts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// How many there are.
     pub cases: usize,
@@ -120,6 +131,11 @@ impl Cell {
         self.cases += 1;
         self.failed += usize::from(case.fails() || case.status == Status::ExpectedFailure);
     }
+
+    pub(super) fn add(&mut self, other: Cell) {
+        self.cases += other.cases;
+        self.failed += other.failed;
+    }
 }
 
 impl Table {
@@ -127,17 +143,23 @@ impl Table {
     pub fn cells(&self, report: &Report) -> Option<Vec<(Row, Vec<Cell>)>> {
         let mut rows: Vec<(Row, Vec<Cell>)> =
             Row::ALL.iter().map(|row| (*row, vec![Cell::default(); self.stages.len()])).collect();
-        let mut is_empty = true;
+        let mut cell = |stage: &str, at: Row, add: &dyn Fn(&mut Cell)| {
+            let column = self.stages.iter().position(|it| it.id() == stage);
+            let row = rows.iter_mut().find(|(row, _)| *row == at);
+            if let (Some(column), Some((_, cells))) = (column, row) {
+                add(&mut cells[column]);
+            }
+        };
         for case in &report.cases {
-            let (Some(stage), Some(disturbance)) = (&case.stage, case.disturbance) else { continue };
-            let Some(column) = self.stages.iter().position(|it| it.id() == stage) else { continue };
-            for (_, cells) in rows.iter_mut().filter(|(row, _)| *row == disturbance) {
-                cells[column].count(case);
-                is_empty = false;
+            if let (Some(stage), Some(disturbance)) = (&case.stage, case.disturbance) {
+                cell(stage, disturbance, &|cell| cell.count(case));
             }
         }
+        for (stage, cuts) in &report.summary.tally.cuts_by_stage {
+            cell(stage, Row::PowerCut, &|cell| cell.add(*cuts));
+        }
         rows.retain(|(_, cells)| cells.iter().any(|cell| cell.cases > 0));
-        (!is_empty).then_some(rows)
+        (!rows.is_empty()).then_some(rows)
     }
 
     /// A stage in a word or two.

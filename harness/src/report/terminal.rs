@@ -14,6 +14,9 @@ const SHOWN: usize = 3;
 /// Lines of a schedule that are shown: the last ones, which lead to the failure.
 const SCHEDULE: usize = 16;
 
+/// Columns of a table's cell.
+const WIDTH: usize = 7;
+
 /// The whole report.
 pub fn render(report: &Report, color: bool) -> String {
     let paint = Paint { color };
@@ -177,7 +180,7 @@ fn tables(out: &mut String, report: &Report, paint: Paint) {
                     (cases, 0) => cases.to_string(),
                     (_, failed) => format!("!{failed}"),
                 };
-                let padded = format!("{text:>7}");
+                let padded = format!("{text:>WIDTH$}");
                 out.push_str(&if cell.failed > 0 { paint.bad(&padded) } else { padded });
             }
             out.truncate(out.trim_end_matches(' ').len());
@@ -187,7 +190,8 @@ fn tables(out: &mut String, report: &Report, paint: Paint) {
     }
     if !is_empty {
         out.push_str(
-            "a cell counts cases; `!` counts those that failed; blank: nothing there can go wrong that way\n",
+            "a cell counts cases, of power cuts the cuts; `!` counts those that failed; blank: nothing there can go wrong \
+             that way\n",
         );
     }
 }
@@ -195,12 +199,12 @@ fn tables(out: &mut String, report: &Report, paint: Paint) {
 fn heading(out: &mut String, table: &Table) {
     let _ = write!(out, "{:<16}", table.name);
     for stage in table.stages {
-        let _ = write!(out, "{:>7}", stage.id());
+        let _ = write!(out, "{:>WIDTH$}", stage.id());
     }
     let _ = write!(out, "\n{:<16}", "");
     for stage in table.stages {
-        let short: String = Table::words(*stage).chars().take(6).collect();
-        let _ = write!(out, "{short:>7}");
+        let short: String = Table::words(*stage).chars().take(WIDTH - 1).collect();
+        let _ = write!(out, "{short:>WIDTH$}");
     }
     out.push('\n');
 }

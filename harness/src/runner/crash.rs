@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::faults::is_fault_of_harness;
 use super::{Part, Request, Watch, run_parts};
 use crate::promise::Promise;
-use crate::report::{CaseReport, Evidence, Status, Tally, replay_command};
+use crate::report::{CaseReport, Cell, Evidence, Status, Tally, replay_command};
 use crate::scenario::HarnessError;
 use crate::suite::Suite;
 use crate::suite::crash::{self, CaseResult, Options, Search, Token};
@@ -44,8 +44,14 @@ fn tally(result: &CaseResult) -> Tally {
         faults_fired: u64::from(result.fired),
         cuts: result.cuts,
         disks: result.disks,
+        cuts_by_stage: cuts_by_stage(result),
         ..Tally::default()
     }
+}
+
+fn cuts_by_stage(result: &CaseResult) -> BTreeMap<String, Cell> {
+    let cells = result.cuts_by_stage().into_iter();
+    cells.map(|(stage, (cases, failed))| (stage.id().to_owned(), Cell { cases, failed })).collect()
 }
 
 fn case(request: &Request, token: &Token) -> CaseReport {

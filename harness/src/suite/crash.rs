@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
+use session_tree::Stage;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::call::EntryView;
@@ -22,6 +23,7 @@ use crate::fault::Plan;
 use crate::inject::Event;
 use crate::promise::{Promise, Violation};
 use crate::scenario::HarnessError;
+use crate::stage;
 use crate::subject::{Candidate, REFERENCE};
 use crate::suite::faults;
 use crate::workload::{self, Start, Step, Workload};
@@ -118,6 +120,24 @@ pub struct CaseResult {
     pub fired: u32,
     /// States in which promises were broken, in the order in which they were found.
     pub broken: Vec<Broken>,
+    /// For each cut in the workload itself the stage that the last system call before it belongs to, where it has one.
+    pub cut_at: Vec<Option<Stage>>,
+}
+
+impl CaseResult {
+    /// How many cuts came at each stage, and how many of them left a state in which a promise was broken.
+    pub fn cuts_by_stage(&self) -> BTreeMap<Stage, (usize, usize)> {
+        let bad: HashSet<usize> =
+            self.broken.iter().filter_map(|broken| broken.token.cuts.first()).map(|(cut, _)| *cut).collect();
+        let mut stages: BTreeMap<Stage, (usize, usize)> = BTreeMap::new();
+        for (cut, stage) in self.cut_at.iter().enumerate() {
+            let Some(stage) = stage else { continue };
+            let (cuts, broken) = stages.entry(*stage).or_default();
+            *cuts += 1;
+            *broken += usize::from(bad.contains(&cut));
+        }
+        stages
+    }
 }
 
 impl Results {
@@ -303,6 +323,7 @@ impl Search {
             unresolved: 0,
             fired: recorded.fired.iter().sum(),
             broken: Vec::new(),
+            cut_at: cut_at(&recorded.trace, &recorded.visits.moments),
         };
         if !recorded.violations.is_empty() {
             case.broken.push(Broken::new(token, recorded.violations, None));
@@ -493,6 +514,21 @@ fn faulted_workloads(options: &Options) -> Result<Vec<(Workload, Plan)>, Harness
         }
     }
     Ok(all)
+}
+
+/// The stage of the last system call before each cut.
+fn cut_at(trace: &[Event], moments: &[usize]) -> Vec<Option<Stage>> {
+    let mut stages = Vec::with_capacity(trace.len());
+    for calls in trace.chunk_by(|one, other| one.during == other.during) {
+        let during = &calls[0].during.call;
+        if is_disturbed(&calls[0]) || **during == *"load" {
+            stages.extend(stage::of_faulted_trace(during, calls));
+        } else {
+            stages.resize(stages.len() + calls.len(), None);
+        }
+    }
+    let last = |made: &usize| made.checked_sub(1).and_then(|at| stages.get(at).copied().flatten());
+    moments.iter().map(last).collect()
 }
 
 fn is_disturbed(event: &Event) -> bool {
