@@ -3,6 +3,7 @@
 
 pub mod call;
 pub mod cli;
+pub mod corpus;
 pub mod crash;
 pub mod diagnose;
 pub mod disk;
