@@ -152,6 +152,12 @@ pub enum Reply {
     Unsupported(String),
     /// It panicked.
     Panicked(String),
+    /// It did not answer in time.
+    Timeout,
+    /// Its process ended without an answer; how it ended.
+    Exited(String),
+    /// What it sent is no answer of the protocol; what was wrong with it.
+    Protocol(String),
 }
 
 /// What a successful call gives; which fields are there depends on the call.
@@ -226,6 +232,9 @@ pub struct Refusal {
     /// The operating system's error, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<String>,
+    /// The line of the session file that was refused, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
     /// The stage of the commit, create or load, such as `C8`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
@@ -243,6 +252,7 @@ impl From<&Error> for Refusal {
             code: error.code().as_str().to_owned(),
             message: error.to_string(),
             errno: error.errno().map(|errno| errno.to_string()),
+            line: error.position().map(|position| position.line),
             stage: error.stage().map(|stage| stage.id().to_owned()),
             poisoned: error.poisoned(),
             in_flight: error.in_flight(),

@@ -26,7 +26,7 @@ mod input;
 mod script;
 mod step;
 
-pub use check::{CheckError, Environment, Outcome, check};
+pub use check::{CheckError, Environment, Outcome, Start, check};
 pub use expected::{Canonical, Expected};
 pub use input::{Input, InputError, MAX_EXPANDED_BYTES};
 pub use step::{Answers, Step, Success};
@@ -330,3 +330,6 @@ fn named<T>(
         .map(|(name, answer)| Ok(Named { expected: read(answer)?, answer: Some(name) }))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

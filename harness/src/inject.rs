@@ -44,7 +44,11 @@ pub struct Event {
 
 /// Watches and disturbs. Cloning gives another handle on the same watch.
 #[derive(Clone)]
-pub struct Injector(Arc<Mutex<State>>);
+pub struct Injector {
+    state: Arc<Mutex<State>>,
+    /// Calls are let through unseen.
+    is_blind: bool,
+}
 
 type Act = Arc<dyn Fn(Actor) + Send + Sync>;
 type After = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -73,7 +77,7 @@ pub struct Open(Injector);
 impl Injector {
     /// Watches, and disturbs by `plan`. `act` does what an outside actor of the plan does.
     pub fn new(plan: &Plan, act: impl Fn(Actor) + Send + Sync + 'static) -> Injector {
-        Injector(Arc::new(Mutex::new(State {
+        let state = State {
             plan: plan.0.iter().map(|fault| Armed { fault: fault.clone(), fired: 0 }).collect(),
             during: During { call: "setup".into(), nth: 1 },
             counts: Vec::new(),
@@ -83,12 +87,18 @@ impl Injector {
             lifted: false,
             act: Arc::new(act),
             after: None,
-        })))
+        };
+        Injector { state: Arc::new(Mutex::new(state)), is_blind: false }
     }
 
     /// Watches only.
     pub fn watching() -> Injector {
         Injector::new(&Plan::default(), |_| {})
+    }
+
+    /// Lets every call through unseen: for a process of which only the answers count.
+    pub fn blind() -> Injector {
+        Injector { is_blind: true, ..Injector::watching() }
     }
 
     /// `after` is told of every call, once it has had its effect.
@@ -225,6 +235,9 @@ impl Injector {
         target: Target,
         run: impl FnOnce(Option<Kind>) -> (Result<T, Errno>, Outcome),
     ) -> Result<T, Errno> {
+        if self.is_blind {
+            return run(None).0;
+        }
         let (at, nth, fault, act) = {
             let mut state = self.lock_state();
             let nth = state.count(op, target);
@@ -259,7 +272,7 @@ impl Injector {
 
     fn lock_state(&self) -> MutexGuard<'_, State> {
         // Every critical section leaves the state whole, so a panic of the store under test spoils nothing.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

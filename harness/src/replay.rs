@@ -5,15 +5,20 @@ use std::fmt::Write;
 use crate::call::Reply;
 use crate::scenario::{HarnessError, Run};
 use crate::stage;
+use crate::subject::Candidate;
 use crate::suite::faults::Case;
 use crate::world::Backend;
 
-/// Runs `case` and tells what happened, call by call.
+/// Runs `case` on `candidate` and tells what happened, call by call.
 ///
 /// # Errors
 /// Where the harness could not run it.
-pub fn replay(case: &Case, backend: Backend) -> Result<(String, Run), HarnessError> {
-    let run = case.run(backend)?;
+pub fn replay(
+    candidate: &dyn Candidate,
+    case: &Case,
+    backend: Backend,
+) -> Result<(String, Run), HarnessError> {
+    let run = case.run(candidate, backend)?;
     let mut out = String::new();
     let scenario = case.scenario();
     let _ = writeln!(out, "case      {}", case.id());
@@ -72,6 +77,9 @@ fn tell_replies(out: &mut String, run: &Run) {
             }
             Reply::Unsupported(why) => format!("unsupported: {why}"),
             Reply::Panicked(text) => format!("panicked: {text}"),
+            Reply::Timeout => "no answer in time".to_owned(),
+            Reply::Exited(how) => format!("the process ended: {how}"),
+            Reply::Protocol(what) => format!("no answer of the protocol: {what}"),
         };
         let _ = writeln!(out, "{call:<12} {text}");
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::call::Reply;
 use crate::crash::Profile;
 use crate::promise::{Promise, Violation};
+use crate::subject::{Candidate, REFERENCE};
 use crate::suite::crash::{self, CaseResult};
 use crate::suite::faults::{self, Finished};
 
@@ -72,6 +73,8 @@ pub struct Summary {
     pub states_remembered: usize,
     /// States in which a load refused and recovery led on.
     pub refusals_recovered: usize,
+    /// States in which a load refused and the store has no recovery.
+    pub refusals_unresolved: usize,
     /// The digest of all distinct states, in hexadecimal: the certificate of what was visited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -140,15 +143,16 @@ impl Report {
     /// The report of a run.
     pub fn new(
         outcomes: &Outcomes,
-        subject: &str,
+        candidate: &dyn Candidate,
         seed: u64,
         profile: Profile,
         duration: Duration,
     ) -> Report {
+        let subject = candidate.name();
         let mut cases = Vec::new();
         let mut summary = Summary { duration_ms: duration.as_millis(), ..Summary::default() };
         if let Some(results) = &outcomes.faults {
-            cases.extend(results.finished.iter().map(fault_case));
+            cases.extend(results.finished.iter().map(|finished| fault_case(&subject, finished)));
             summary.crash = results.finished.iter().filter(|finished| panicked(finished)).count();
             summary.faults_fired =
                 results.finished.iter().flat_map(|it| &it.run.fired).map(|fired| u64::from(*fired)).sum();
@@ -157,13 +161,14 @@ impl Report {
                 results.finished.iter().filter(|finished| finished.run.race_window).count();
         }
         if let Some(results) = &outcomes.crash {
-            cases.extend(results.cases.iter().map(crash_case));
+            cases.extend(results.cases.iter().map(|case| crash_case(&subject, case)));
             summary.faults_fired += results.cases.iter().map(|case| u64::from(case.fired)).sum::<u64>();
             summary.cuts = results.sum(|case| case.cuts);
             summary.disks = results.sum(|case| case.disks);
             summary.states_checked = results.states;
             summary.states_remembered = summary.disks - results.states;
             summary.refusals_recovered = results.sum(|case| case.recovered);
+            summary.refusals_unresolved = results.sum(|case| case.unresolved);
             summary.digest = Some(format!("{:032x}", results.digest));
         }
         let count = |status| cases.iter().filter(|case| case.status == status).count();
@@ -174,7 +179,7 @@ impl Report {
             schema: SCHEMA,
             tool: env!("CARGO_PKG_NAME"),
             version: env!("CARGO_PKG_VERSION"),
-            subject: subject.to_owned(),
+            subject: format!("{subject} (in process)"),
             seed,
             profile: profile.as_str(),
             summary,
@@ -194,12 +199,16 @@ impl Report {
     }
 }
 
-/// The command that replays a case.
-pub fn replay_command(id: &str) -> String {
-    format!("session-harness replay '{id}'")
+/// The command that replays a case of a store, by the store's name behind `--subject`.
+pub fn replay_command(subject: &str, id: &str) -> String {
+    if subject == REFERENCE.name() {
+        format!("session-harness replay '{id}'")
+    } else {
+        format!("session-harness replay --subject {subject} '{id}'")
+    }
 }
 
-fn fault_case(finished: &Finished) -> CaseReport {
+fn fault_case(subject: &str, finished: &Finished) -> CaseReport {
     let id = finished.case.id();
     CaseReport {
         suite: faults::NAME,
@@ -208,12 +217,12 @@ fn fault_case(finished: &Finished) -> CaseReport {
         requirements: finished.case.requirements(),
         status: status_of(&finished.run.violations),
         evidence: evidence_of(&finished.run.violations, None),
-        replay: replay_command(&id),
+        replay: replay_command(subject, &id),
         id,
     }
 }
 
-fn crash_case(case: &CaseResult) -> CaseReport {
+fn crash_case(subject: &str, case: &CaseResult) -> CaseReport {
     let id = case.token.to_string();
     let violations: Vec<Violation> =
         case.broken.iter().flat_map(|broken| broken.violations.clone()).collect();
@@ -230,7 +239,7 @@ fn crash_case(case: &CaseResult) -> CaseReport {
         requirements: crash::requirements(&case.token),
         status: status_of(&violations),
         evidence: evidence.collect(),
-        replay: replay_command(&shown),
+        replay: replay_command(subject, &shown),
         id,
     }
 }

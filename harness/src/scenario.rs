@@ -9,8 +9,8 @@ use crate::fault::Plan;
 use crate::inject::{Event, Injector};
 use crate::outsider::{NEIGHBOUR, STRANGERS_SESSION, Seen};
 use crate::promise::{Promise, Violation};
-use crate::subject::{InProcess, Subject};
-use crate::world::{Backend, World, WorldOps};
+use crate::subject::{Candidate, Subject};
+use crate::world::{Backend, World};
 
 mod checks;
 mod observe;
@@ -82,15 +82,20 @@ const NEIGHBOURS: [(&str, &[u8]); 3] = [
     ("other.jsonl.pify-session-1-00000000-0000-0000-0000-000000000001", b"another session's temporary\n"),
 ];
 
-/// Runs `scenario` with its own faults and those of `plan`.
+/// Runs `scenario` on `candidate` with its own faults and those of `plan`.
 ///
 /// # Errors
 /// Where the harness itself could not do its work: no temporary directory, or a plan that does not parse.
-pub fn run(backend: Backend, scenario: &Scenario, plan: &Plan) -> Result<Run, HarnessError> {
+pub fn run(
+    candidate: &dyn Candidate,
+    backend: Backend,
+    scenario: &Scenario,
+    plan: &Plan,
+) -> Result<Run, HarnessError> {
     let mut all: Plan = scenario.base.parse()?;
     let own_faults = all.0.len();
     all.0.extend(plan.0.iter().cloned());
-    Case::new(backend, scenario, all, own_faults)?.run()
+    Case::new(candidate, backend, scenario, all, own_faults)?.run()
 }
 
 /// The harness could not do its work.
@@ -111,6 +116,7 @@ pub enum HarnessError {
 }
 
 struct Case<'a> {
+    candidate: &'a dyn Candidate,
     scenario: &'a Scenario,
     plan: Plan,
     world: World,
@@ -146,6 +152,7 @@ struct Submission {
 
 impl<'a> Case<'a> {
     fn new(
+        candidate: &'a dyn Candidate,
         backend: Backend,
         scenario: &'a Scenario,
         plan: Plan,
@@ -166,6 +173,7 @@ impl<'a> Case<'a> {
         let (outsider, session) = (world.outsider().clone(), world.session().to_owned());
         let injector = Injector::new(&plan, move |actor| outsider.act(actor, &session));
         Ok(Case {
+            candidate,
             scenario,
             plan,
             world,
@@ -182,7 +190,7 @@ impl<'a> Case<'a> {
     fn run(mut self) -> Result<Run, HarnessError> {
         let injector = self.injector.clone();
         let ops = self.world.process(&injector);
-        let mut subject = InProcess::new(ops.clone());
+        let mut subject = self.candidate.start(ops.clone());
         if matches!(self.scenario.action, Action::Append | Action::Flush) {
             let reply = subject.call(&self.load("s"));
             self.expect_load(&reply);
@@ -194,7 +202,7 @@ impl<'a> Case<'a> {
             if nth == 3 {
                 injector.lift();
             }
-            asked = self.ask(&mut subject, nth, asked)?;
+            asked = self.ask(subject.as_mut(), nth, asked)?;
             if asked == Asked::Killed {
                 break;
             }
@@ -215,12 +223,7 @@ impl<'a> Case<'a> {
     }
 
     /// One call of the disturbed kind, with everything that must hold right after it.
-    fn ask(
-        &mut self,
-        subject: &mut InProcess<WorldOps>,
-        nth: u32,
-        before: Asked,
-    ) -> Result<Asked, HarnessError> {
+    fn ask(&mut self, subject: &mut dyn Subject, nth: u32, before: Asked) -> Result<Asked, HarnessError> {
         let was_poisoned = before == Asked::Go { poisoned: true };
         let view_before = self.view()?;
         let submission = self.next_submission();
@@ -258,7 +261,7 @@ impl<'a> Case<'a> {
         self.history.may_refuse = true;
     }
 
-    fn judge(&mut self, subject: &mut InProcess<WorldOps>, moment: &Moment<'_>) {
+    fn judge(&mut self, subject: &mut dyn Subject, moment: &Moment<'_>) {
         self.check_typed(moment);
         match moment.reply {
             Reply::Ok(answer) => {
@@ -268,7 +271,8 @@ impl<'a> Case<'a> {
                 self.acknowledged(moment, answer.entry.as_ref());
             }
             Reply::Refused(refusal) => self.refused(moment, refusal),
-            Reply::Unsupported(_) | Reply::Panicked(_) => {}
+            // What is no answer at all is told by the check of the refusal's type.
+            _ => {}
         }
         self.check_cause(moment);
         self.check_retry(moment);

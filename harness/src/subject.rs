@@ -1,13 +1,44 @@
 //! A session store under test.
 
+use std::fmt;
+
 use crate::call::{Call, Reply};
+use crate::world::WorldOps;
 
 mod in_process;
 
-pub use in_process::InProcess;
+pub use in_process::{InProcess, REFERENCE, Reference};
 
-/// A store under test, whatever it is written in.
-pub trait Subject {
+/// A process of a store under test, whatever it is written in.
+pub trait Subject: Send {
     /// Asks one thing and waits for the answer.
     fn call(&mut self, call: &Call) -> Reply;
 }
+
+/// A store that makes all its system calls through [`WorldOps`], so that each can be made to fail.
+pub trait Candidate: fmt::Debug + Sync {
+    /// The name in reports, and behind `--subject`.
+    fn name(&self) -> String;
+
+    /// Starts a process of it.
+    fn start(&self, ops: WorldOps) -> Box<dyn Subject>;
+
+    /// How many descriptors an open store of it holds between two calls.
+    fn descriptors(&self) -> usize;
+
+    /// Whether its I/O errors name the error number and the stage. Where they do, both must be right.
+    fn names_causes(&self) -> bool;
+}
+
+/// The store with this name.
+///
+/// # Errors
+/// [`UnknownSubject`] where there is none.
+pub fn named(name: &str) -> Result<&'static dyn Candidate, UnknownSubject> {
+    [REFERENCE].into_iter().find(|it| it.name() == name).ok_or_else(|| UnknownSubject(name.to_owned()))
+}
+
+/// No store has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no store is called `{0}`: `reference` is the one that ships with this tool")]
+pub struct UnknownSubject(String);

@@ -13,6 +13,7 @@ use session_harness::inject::{Event, Outcome};
 use session_harness::report::replay_command;
 use session_harness::report::terminal::Row;
 use session_harness::scenario::Run;
+use session_harness::subject::REFERENCE;
 use session_harness::suite::crash;
 use session_harness::suite::faults::{self, Case, Finished, Results, SCENARIOS};
 use session_harness::world::Backend;
@@ -22,14 +23,15 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     for scenario in 0..SCENARIOS.len() {
-        let singles =
-            faults::single_faults(scenario).unwrap_or_else(|error| panic!("no fault-free run: {error}"));
+        let singles = faults::single_faults(REFERENCE, scenario)
+            .unwrap_or_else(|error| panic!("no fault-free run: {error}"));
         for case in singles.into_iter().filter(is_run_for_real) {
             trials.push(Trial::test(format!("real/{}", case.id()), move || agrees_for_real(&case)));
         }
     }
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let results = faults::run_all(jobs, &|_, _| {}).unwrap_or_else(|error| panic!("no enumeration: {error}"));
+    let results = faults::run_all(REFERENCE, jobs, &|_, _| {})
+        .unwrap_or_else(|error| panic!("no enumeration: {error}"));
     let met = Met::of(&results);
     trials.push(Trial::test("every_stage_is_met_by_every_kind_that_can_strike_it", move || met.check()));
     trials.extend(results.finished.into_iter().map(|finished| {
@@ -101,7 +103,7 @@ fn is_run_for_real(case: &Case) -> bool {
 }
 
 fn holds(case: &Case) -> Result<(), Failed> {
-    let run = case.run(Backend::Simulated)?;
+    let run = case.run(REFERENCE, Backend::Simulated)?;
     judged(case, &run)
 }
 
@@ -111,12 +113,17 @@ fn survives(case: &crash::Token) -> Result<(), Failed> {
     let Some(broken) = result.broken.first() else { return Ok(()) };
     let evidence: Vec<_> =
         broken.violations.iter().map(|it| format!("{}: {}", it.promise, it.evidence)).collect();
-    Err(format!("{}\nreplay: {}", evidence.join("; "), replay_command(&broken.token.to_string())).into())
+    Err(format!(
+        "{}\nreplay: {}",
+        evidence.join("; "),
+        replay_command("reference", &broken.token.to_string())
+    )
+    .into())
 }
 
 fn judged(case: &Case, run: &Run) -> Result<(), Failed> {
     let Some(violation) = run.violations.first() else { return Ok(()) };
-    let replay = replay_command(&case.id());
+    let replay = replay_command("reference", &case.id());
     Err(format!(
         "{} ({}): {}\nreplay: {replay}",
         violation.promise.words(),
@@ -128,7 +135,7 @@ fn judged(case: &Case, run: &Run) -> Result<(), Failed> {
 
 /// The same answers and the same system calls as on the simulated disk, and no broken promise.
 fn agrees_for_real(case: &Case) -> Result<(), Failed> {
-    let (simulated, real) = (case.run(Backend::Simulated)?, case.run(Backend::Real)?);
+    let (simulated, real) = (case.run(REFERENCE, Backend::Simulated)?, case.run(REFERENCE, Backend::Real)?);
     judged(case, &real)?;
     let (expected, seen) = (calls(&simulated.trace), calls(&real.trace));
     if expected != seen {

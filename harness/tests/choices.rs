@@ -11,6 +11,7 @@ use session_harness::inject::{Event, Injector, Outcome};
 use session_harness::outsider::Outsider;
 use session_harness::requirement::{self, Level};
 use session_harness::scenario::{self, Run};
+use session_harness::subject::REFERENCE;
 use session_harness::suite::faults::SCENARIOS;
 use session_harness::world::{Backend, World};
 use session_tree::file_ops::{Access, FileOps, Lock};
@@ -297,7 +298,7 @@ fn a_load_waits_for_a_commit_in_flight_but_not_for_a_dead_one() {
 /// The scenario of this name, with no fault but its own.
 fn run_of(name: &str) -> Run {
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
-    let run = scenario::run(Backend::Simulated, scenario, &Plan::default()).unwrap();
+    let run = scenario::run(REFERENCE, Backend::Simulated, scenario, &Plan::default()).unwrap();
     assert_eq!(run.violations, []);
     run
 }

@@ -10,9 +10,10 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-use session_harness::corpus::{self, Body, Case, Environment, Outcome, Step, check};
+use session_harness::corpus::{self, Body, Case, Environment, Expected, Outcome, Step, check};
 use session_harness::fault::Kind;
 use session_harness::requirement::{self, Level};
+use session_harness::subject::REFERENCE;
 use session_harness::world::Backend;
 
 fn main() -> ExitCode {
@@ -26,8 +27,8 @@ fn main() -> ExitCode {
         Trial::test("the_pinned_choices_are_those_of_the_contract", pinned_choices_are_those_of_the_contract),
     ];
     for case in &cases {
-        let (bounded, run) = (case.clone(), case.clone());
-        trials.push(Trial::test(format!("bounded/{}", case.id), move || is_bounded(&bounded)));
+        let (sound, run) = (case.clone(), case.clone());
+        trials.push(Trial::test(format!("sound/{}", case.id), move || is_sound(&sound)));
         trials.push(Trial::test(case.id.clone(), move || holds(&run, Backend::Simulated)));
         if is_run_for_real(case) {
             let run = case.clone();
@@ -51,7 +52,7 @@ fn holds(case: &Case, backend: Backend) -> Result<(), Failed> {
             Outcome::Recorded(answer)
         }
     };
-    let outcome = check(case, &Environment::reference(backend))?;
+    let outcome = check(case, &Environment::of(REFERENCE, backend))?;
     if outcome == expected { Ok(()) } else { Err(format!("{}: {outcome:?}", case.title).into()) }
 }
 
@@ -161,19 +162,19 @@ fn schema_refuses_what_is_no_case() -> Result<(), Failed> {
 
 /// No two cases are about one requirement, do the same and expect the same.
 fn no_case_is_there_twice() -> Result<(), Failed> {
-    let mut seen: HashMap<String, String> = HashMap::new();
+    let mut seen: HashMap<(String, Vec<u8>), String> = HashMap::new();
     let mut titles = BTreeSet::new();
     for (case, (id, file)) in corpus::load(&directory())?.iter().zip(files()?) {
         if !titles.insert((id.split('/').nth(1).map(str::to_owned), case.title.clone())) {
             return Err(format!("{id}: another case of its topic has this title").into());
         }
         let done = match &case.body {
-            Body::OneShot { input, .. } => String::from_utf8_lossy(&case.expand(input)?).into_owned(),
-            Body::Script { .. } => file["script"].to_string(),
+            Body::OneShot { input, .. } => case.expand(input)?,
+            Body::Script { .. } => file["script"].to_string().into_bytes(),
         };
         for requirement in &case.requirements {
-            let key = format!("{requirement} {} {} {done}", file["expect"], file["answers"]);
-            if let Some(other) = seen.insert(key, id.clone()) {
+            let key = format!("{requirement} {} {}", file["expect"], file["answers"]);
+            if let Some(other) = seen.insert((key, done.clone()), id.clone()) {
                 return Err(format!("{id} and {other} are one case of {requirement}").into());
             }
         }
@@ -181,9 +182,20 @@ fn no_case_is_there_twice() -> Result<(), Failed> {
     Ok(())
 }
 
-fn is_bounded(case: &Case) -> Result<(), Failed> {
+/// Every input of a case stands for a bounded number of bytes, and a torn tail for the end of a line.
+fn is_sound(case: &Case) -> Result<(), Failed> {
     for input in case.inputs() {
         case.expand(input)?;
+    }
+    let Body::OneShot { input, outcomes } = &case.body else { return Ok(()) };
+    let input = case.expand(input)?;
+    for outcome in outcomes {
+        let Expected::Accepted { torn_tail, .. } = outcome.expected else { continue };
+        let start = input.len().checked_sub(torn_tail).ok_or("the torn tail is longer than the input")?;
+        let (kept, torn) = input.split_at(start);
+        if torn_tail > 0 && (torn.contains(&b'\n') || !kept.ends_with(b"\n")) {
+            return Err(format!("the last {torn_tail} bytes are not the last line").into());
+        }
     }
     Ok(())
 }

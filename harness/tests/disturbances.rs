@@ -7,6 +7,7 @@ use session_harness::fault::Plan;
 use session_harness::inject::Injector;
 use session_harness::outsider::Outsider;
 use session_harness::scenario::{self, Action, Run, Scenario};
+use session_harness::subject::REFERENCE;
 use session_harness::world::{Backend, World};
 use session_tree::file_ops::{Access, FileOps, Lock};
 use session_tree::{Errno, Message, Options, Store, Support};
@@ -22,7 +23,8 @@ fn disturbed(action: Action, plan: &str) -> Run {
         Action::Create => NEW_SESSION,
         _ => Scenario { action, ..CHAT_SESSION },
     };
-    let run = scenario::run(Backend::Simulated, &scenario, &plan.parse::<Plan>().unwrap()).unwrap();
+    let run =
+        scenario::run(REFERENCE, Backend::Simulated, &scenario, &plan.parse::<Plan>().unwrap()).unwrap();
     assert!(run.fired.iter().all(|&fired| fired > 0), "a fault of `{plan}` did not strike: {:?}", run.fired);
     run
 }

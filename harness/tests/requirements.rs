@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use session_harness::promise::Promise;
 use session_harness::requirement;
+use session_harness::subject::REFERENCE;
 use session_harness::suite::faults;
 
 /// Where tests stand, relative to the harness's package.
@@ -95,7 +96,7 @@ fn cited() -> BTreeMap<String, Vec<String>> {
         }
     }
     for (scenario, named) in faults::SCENARIOS.iter().enumerate() {
-        let cases = faults::single_faults(scenario).expect("a fault-free run of a scenario");
+        let cases = faults::single_faults(REFERENCE, scenario).expect("a fault-free run of a scenario");
         let ids: BTreeSet<&str> = cases.iter().flat_map(faults::Case::requirements).collect();
         for id in ids {
             cite(id, format!("cases of {}", named.name));

@@ -9,6 +9,7 @@ use super::stdout::stdout;
 use super::{CliError, List, run};
 use crate::exit_code::Exit;
 use crate::requirement::{self, Level, Requirement};
+use crate::subject::REFERENCE;
 use crate::suite::{crash, faults};
 
 /// A case without its verdict.
@@ -25,7 +26,7 @@ fn listed(options: &List) -> Result<Vec<Listed>, CliError> {
         |suite: &str| options.suites.is_empty() || options.suites.iter().any(|name| name == suite);
     let mut cases = Vec::new();
     if asked_for(faults::NAME) {
-        let results = run::matching_faults(&options.filter, run::jobs(None), true)?;
+        let results = run::matching_faults(REFERENCE, &options.filter, run::jobs(None), true)?;
         cases.extend(results.finished.iter().map(|finished| Listed {
             id: finished.case.id(),
             suite: faults::NAME,

@@ -16,6 +16,7 @@ use crate::exit_code::Exit;
 use crate::promise::Promise;
 use crate::replay;
 use crate::report::{Outcomes, Report, replay_command, terminal};
+use crate::subject::{self, Candidate, UnknownSubject};
 use crate::suite::faults::Case;
 use crate::suite::{crash, explore, faults};
 use crate::world::Backend;
@@ -32,6 +33,9 @@ pub(super) struct Run {
     /// The suites: all by default.
     #[arg(value_name = "SUITE", value_parser = SUITES)]
     suites: Vec<String>,
+    /// The store under test, by name.
+    #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
+    subject: &'static dyn Candidate,
     /// Only cases whose id matches; `*` stands for anything. Repeatable.
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
@@ -60,6 +64,9 @@ pub(super) struct Run {
 pub(super) struct Replay {
     /// A case id or token as `list` and reports print it.
     case: String,
+    /// The store under test, by name.
+    #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
+    subject: &'static dyn Candidate,
     /// On a temporary directory of the operating system instead of the simulated disk; for `faults` only.
     #[arg(long)]
     real: bool,
@@ -67,6 +74,9 @@ pub(super) struct Replay {
 
 #[derive(Debug, Args)]
 pub(super) struct Explore {
+    /// The store under test, by name.
+    #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
+    subject: &'static dyn Candidate,
     /// What decides every workload and fault; drawn and printed where it is not given.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -88,7 +98,7 @@ pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
     let start = Instant::now();
     let outcomes = outcomes(options)?;
     let duration = start.elapsed();
-    let report = Report::new(&outcomes, "reference (in process)", options.seed, options.profile, duration);
+    let report = Report::new(&outcomes, options.subject, options.seed, options.profile, duration);
     if report.cases.is_empty() {
         return Err(CliError::NothingMatches(options.filter.clone()));
     }
@@ -124,13 +134,18 @@ fn outcomes(options: &Run) -> Result<Outcomes, CliError> {
     let jobs = jobs(options.jobs);
     let mut outcomes = Outcomes::default();
     if asked_for(faults::NAME) {
-        outcomes.faults = Some(matching_faults(&options.filter, jobs, options.quiet)?);
+        outcomes.faults = Some(matching_faults(options.subject, &options.filter, jobs, options.quiet)?);
     }
     if asked_for(crash::NAME) {
         let only_crash = options.suites.iter().all(|name| name == crash::NAME) && !options.suites.is_empty();
         let depth = options.depth.map_or(if only_crash { DEPTH_ASKED_FOR } else { DEPTH }, usize::from);
-        let crash_options =
-            crash::Options { profile: options.profile, depth, jobs, ..crash::Options::default() };
+        let crash_options = crash::Options {
+            candidate: options.subject,
+            profile: options.profile,
+            depth,
+            jobs,
+            ..crash::Options::default()
+        };
         let chosen = |token: &crash::Token| list::matches(&options.filter, &token.to_string());
         outcomes.crash = Some(crash::run(&crash_options, chosen, progress(options.quiet))?);
         clear_progress(options.quiet);
@@ -140,11 +155,12 @@ fn outcomes(options: &Run) -> Result<Outcomes, CliError> {
 
 /// The `faults` cases that match. All of them are run, since a case is one only if no other has an equal trace.
 pub(super) fn matching_faults(
+    candidate: &dyn Candidate,
     filter: &[String],
     jobs: usize,
     quiet: bool,
 ) -> Result<faults::Results, CliError> {
-    let mut results = faults::run_all(jobs, &progress(quiet))?;
+    let mut results = faults::run_all(candidate, jobs, &progress(quiet))?;
     clear_progress(quiet);
     results.finished.retain(|finished| list::matches(filter, &finished.case.id()));
     Ok(results)
@@ -171,14 +187,15 @@ fn clear_progress(quiet: bool) {
 
 /// Runs one case or state alone and tells what happened.
 pub(super) fn replay(options: &Replay) -> Result<Exit, CliError> {
-    let (text, violations) = if let Some(case) = Case::find(&options.case)? {
+    let (text, violations) = if let Some(case) = Case::find(options.subject, &options.case)? {
         let backend = if options.real { Backend::Real } else { Backend::Simulated };
-        let (text, run) = replay::replay(&case, backend)?;
+        let (text, run) = replay::replay(options.subject, &case, backend)?;
         (text, run.violations)
     } else {
         let token: crash::Token =
             options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
-        crash::tell(&token, &crash::Options::default())?
+        let crash_options = crash::Options { candidate: options.subject, ..crash::Options::default() };
+        crash::tell(&token, &crash_options)?
     };
     let mut out = stdout();
     out.write_all(text.as_bytes())?;
@@ -200,7 +217,7 @@ pub(super) fn explore(options: &Explore) -> Result<Exit, CliError> {
     writeln!(out, "seed {seed}   profile {}", options.profile)?;
     out.flush()?;
     let start = Instant::now();
-    let explored = explore::explore(seed, options.profile, |so_far| {
+    let explored = explore::explore(options.subject, seed, options.profile, |so_far| {
         start.elapsed() < options.time && options.workloads.is_none_or(|most| so_far.workloads < most.get())
     })?;
     if explored.workloads == 0 {
@@ -226,7 +243,7 @@ pub(super) fn explore(options: &Explore) -> Result<Exit, CliError> {
                 violation.evidence
             )?;
         }
-        writeln!(out, "  replay:  {}", replay_command(&state.token.to_string()))?;
+        writeln!(out, "  replay:  {}", replay_command(&options.subject.name(), &state.token.to_string()))?;
     }
     out.flush()?;
     Ok(Exit::Violations)
@@ -242,6 +259,10 @@ fn duration(text: &str) -> Result<Duration, String> {
         "h" => Ok(Duration::from_secs(number.saturating_mul(3_600))),
         _ => Err("expected a time such as 60s or 5m".to_owned()),
     }
+}
+
+fn candidate(name: &str) -> Result<&'static dyn Candidate, UnknownSubject> {
+    subject::named(name)
 }
 
 fn profile(text: &str) -> Result<Profile, UnknownProfile> {

@@ -12,18 +12,21 @@ use super::{Body, Case, Named, script};
 use crate::call::{Answer, Call, Reply};
 use crate::inject::Injector;
 use crate::outsider::Seen;
-use crate::subject::{InProcess, Subject};
+use crate::subject::{Candidate, Subject};
 use crate::world::{Backend, World};
 
 /// What a case is run on.
 pub struct Environment<'a> {
     /// Where the files are.
     pub backend: Backend,
-    /// Starts the store, in a process of its own, in a directory.
-    pub start: &'a dyn Fn(&mut World, &Injector) -> Box<dyn Subject>,
-    /// Whether planned faults strike the store that `start` gives.
+    /// Starts a process of the store.
+    pub start: Box<Start<'a>>,
+    /// Whether planned faults strike what `start` gives.
     pub injects: bool,
 }
+
+/// Starts a process of a store that works in a directory, watched where it can be.
+pub type Start<'a> = dyn Fn(&mut World, &Injector) -> Box<dyn Subject> + Sync + 'a;
 
 /// What came of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,12 +55,12 @@ pub enum CheckError {
     Message(String),
 }
 
-impl Environment<'static> {
-    /// The reference store in this process.
-    pub fn reference(backend: Backend) -> Environment<'static> {
+impl<'a> Environment<'a> {
+    /// For a store in this process.
+    pub fn of(candidate: &'a dyn Candidate, backend: Backend) -> Environment<'a> {
         Environment {
             backend,
-            start: &|world, injector| Box::new(InProcess::new(world.process(injector))),
+            start: Box::new(move |world, injector| candidate.start(world.process(injector))),
             injects: true,
         }
     }
@@ -135,7 +138,7 @@ fn one_shot(
 struct Observed {
     loaded: Reply,
     changed_by_load: Option<String>,
-    /// Nothing after a refused load.
+    /// Nothing after a load that was refused or changed something.
     afterwards: Option<Afterwards>,
 }
 
@@ -156,11 +159,12 @@ fn observe(input: &[u8], environment: &Environment<'_>) -> Result<Observed, Chec
     let loaded = subject.call(&load(&world));
     let changed_by_load = changed(&before, &outsider.view(world.root())?);
     let leaf = match &loaded {
-        Reply::Ok(answer) => answer.leaf.clone().flatten(),
+        Reply::Ok(answer) if changed_by_load.is_none() => answer.leaf.clone().flatten(),
         _ => return Ok(Observed { loaded, changed_by_load, afterwards: None }),
     };
     let flushed = subject.call(&Call::Flush { store: STORE.to_owned() });
-    let bytes = outsider.read(world.session())?;
+    // What is gone or no file has no bytes.
+    let bytes = outsider.read(world.session()).unwrap_or_default();
     let appended =
         subject.call(&Call::Append { store: STORE.to_owned(), parent_id: leaf, message: message()? });
     let mut other = (environment.start)(&mut world, &Injector::watching());
@@ -199,8 +203,8 @@ fn judge(observed: &Observed, expected: &Expected, input: &[u8], canonical: &[u8
     match (expected, &observed.loaded, &observed.afterwards) {
         (Expected::Refused { code, line }, Reply::Refused(refusal), _) => {
             is_refused_with(refusal, "code", &Value::from(code.as_str()))?;
-            let line = line.map_or(Value::Null, Value::from);
-            is_refused_with(refusal, "line", &line).map_err(|what| format!("load: {what}"))
+            line.map_or(Ok(()), |line| is_refused_with(refusal, "line", &Value::from(line)))
+                .map_err(|what| format!("load: {what}"))
         }
         (Expected::Accepted { flush_refused, .. }, Reply::Ok(answer), Some(afterwards)) => {
             shows_session(answer, canonical).map_err(|what| format!("load: {what}"))?;

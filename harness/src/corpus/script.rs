@@ -80,10 +80,16 @@ impl<'a> Play<'a> {
             return Ok(Verdict::Unsupported("no fault can be planned for this store".to_owned()));
         }
         for (nth, step) in steps.iter().enumerate() {
-            match self.play(step)? {
+            let verdict = match self.play(step) {
+                Err(CheckError::Files(error)) if is_the_stores_doing(&error) => {
+                    Verdict::Broken(format!("which needs what the store has taken away or made: {error}"))
+                }
+                verdict => verdict?,
+            };
+            match verdict {
                 Verdict::Holds => {}
                 Verdict::Broken(what) => return Ok(Verdict::Broken(format!("step {}, {what}", nth + 1))),
-                unsupported @ Verdict::Unsupported(_) => return Ok(unsupported),
+                Verdict::Unsupported(reason) => return Ok(Verdict::Unsupported(reason)),
             }
         }
         Ok(self.all_faults_struck())
@@ -281,6 +287,12 @@ impl<'a> Play<'a> {
         let seen = self.world.outsider().view(self.world.root())?;
         Ok(seen.into_iter().map(|seen| seen.name.to_string_lossy().into_owned()).collect())
     }
+}
+
+/// On a good store every step can be taken. A name that is missing or taken is no failure of the harness then.
+fn is_the_stores_doing(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound};
+    matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | IsADirectory | NotADirectory | NotFound)
 }
 
 fn replace_root(outsider: &Outsider, root: &Path) -> io::Result<()> {

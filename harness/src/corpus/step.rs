@@ -143,6 +143,9 @@ const HEADS: [&str; 17] = [
     "lift",
 ];
 
+/// What a refusal may be expected to tell.
+const REFUSAL_MEMBERS: [&str; 5] = ["code", "errno", "stage", "poisoned", "in_flight"];
+
 /// What is left of a step that is being read.
 struct Members(Map<String, Value>);
 
@@ -231,6 +234,9 @@ impl Members {
             Answers::Ok(Box::new(self.take("ok")?))
         } else {
             let members: Map<String, Value> = self.take("error")?;
+            if let Some(unknown) = members.keys().find(|member| !REFUSAL_MEMBERS.contains(&member.as_str())) {
+                return Err(format!("`{unknown}` is none of {REFUSAL_MEMBERS:?}"));
+            }
             let code = members.get("code").and_then(Value::as_str);
             if let Some(unknown) = code.filter(|code| !is_known_code(code)) {
                 return Err(format!("the contract has no code `{unknown}`"));

@@ -14,8 +14,7 @@ use crate::outsider::{self, STRANGERS_FILE, STRANGERS_SESSION, Seen};
 use crate::promise::{Promise, Violation};
 use crate::role;
 use crate::stage;
-use crate::subject::{InProcess, Subject};
-use crate::world::WorldOps;
+use crate::subject::Subject;
 
 /// One answered call, with the directory before and after it.
 pub(super) struct Moment<'a> {
@@ -122,6 +121,10 @@ impl Case<'_> {
             Reply::Panicked(text) => {
                 self.violated(Promise::TypedRefusal, format!("{} panicked: {text}", moment.name()));
             }
+            Reply::Timeout | Reply::Exited(_) | Reply::Protocol(_) => {
+                let text = format!("{} was not answered: {:?}", moment.name(), moment.reply);
+                self.violated(Promise::TypedRefusal, text);
+            }
             Reply::Refused(refusal) if refusal.code.parse::<session_tree::Code>().is_err() => self.violated(
                 Promise::TypedRefusal,
                 format!("{} refused with {}, which is no code of the contract", moment.name(), refusal.code),
@@ -139,7 +142,7 @@ impl Case<'_> {
         let struck: Vec<&Event> = moment.events.iter().filter(|event| event.fault.is_some()).collect();
         let Some(first) = struck.first() else { return };
         match moment.reply {
-            Reply::Refused(refusal) if refusal.code == "SESSION_IO" => {
+            Reply::Refused(refusal) if refusal.code == "SESSION_IO" && self.candidate.names_causes() => {
                 // An interrupted call that is repeated may fail with another number, because it had its effect.
                 let numbers: Vec<String> =
                     moment.events.iter().filter_map(|event| number(event, &self.plan)).collect();
@@ -211,10 +214,11 @@ impl Case<'_> {
                 usize::from(self.replies.iter().any(|(_, reply)| matches!(reply, Reply::Ok(_))))
             }
         };
-        if open != 2 * stores {
+        let expected = stores * self.candidate.descriptors();
+        if open != expected {
             self.violated(
                 Promise::NothingLeaks,
-                format!("{} left {open} descriptors open, expected {}", moment.name(), 2 * stores),
+                format!("{} left {open} descriptors open, expected {expected}", moment.name()),
             );
         }
         let locks = self.world.held_locks();
@@ -223,7 +227,7 @@ impl Case<'_> {
         }
     }
 
-    pub(super) fn check_memory(&mut self, subject: &mut InProcess<WorldOps>, moment: &Moment<'_>) {
+    pub(super) fn check_memory(&mut self, subject: &mut dyn Subject, moment: &Moment<'_>) {
         if !matches!(self.scenario.action, Action::Append | Action::Flush) {
             return;
         }

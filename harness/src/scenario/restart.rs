@@ -9,7 +9,6 @@ use crate::fault::{Actor, Role};
 use crate::inject::{Event, Injector};
 use crate::outsider::{self, Seen};
 use crate::promise::Promise;
-use crate::subject::{InProcess, Subject};
 
 impl Case<'_> {
     /// A second process: load, append, load.
@@ -64,7 +63,7 @@ impl Case<'_> {
     pub(super) fn second_process_load(&mut self) -> Reply {
         let injector = Injector::watching();
         let ops = self.world.process(&injector);
-        let reply = InProcess::new(ops).call(&self.load("cold"));
+        let reply = self.candidate.start(ops).call(&self.load("cold"));
         self.replies.push(("cold load".to_owned(), reply.clone()));
         reply
     }
@@ -136,7 +135,7 @@ impl Case<'_> {
     pub(super) fn goes_on(&mut self) {
         let injector = Injector::watching();
         let ops = self.world.process(&injector);
-        let mut subject = InProcess::new(ops);
+        let mut subject = self.candidate.start(ops);
         let loaded = subject.call(&self.load("next"));
         let submission = Submission {
             parent_id: self.history.acknowledged.last().map(|entry| entry.id.clone()),

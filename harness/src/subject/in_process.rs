@@ -10,10 +10,37 @@ use session_tree::file_ops::FileOps;
 use session_tree::recover::{inspect_with, recover_with};
 use session_tree::{Error, Message, Options, Store, Tree};
 
-use super::Subject;
+use super::{Candidate, Subject};
 use crate::call::{Answer, Call, Did, EntryView, Refusal, Reply};
+use crate::world::WorldOps;
 
-/// The reference store on any file operations.
+/// The reference store.
+#[derive(Debug, Clone, Copy)]
+pub struct Reference;
+
+/// The reference store, which is tested where no other is named.
+pub const REFERENCE: &dyn Candidate = &Reference;
+
+impl Candidate for Reference {
+    fn name(&self) -> String {
+        "reference".to_owned()
+    }
+
+    fn start(&self, ops: WorldOps) -> Box<dyn Subject> {
+        Box::new(InProcess::new(ops))
+    }
+
+    /// The directory and the present generation.
+    fn descriptors(&self) -> usize {
+        2
+    }
+
+    fn names_causes(&self) -> bool {
+        true
+    }
+}
+
+/// A process of the reference store, on any file operations.
 pub struct InProcess<O: FileOps> {
     ops: O,
     stores: HashMap<String, Store<O>>,
@@ -125,6 +152,7 @@ impl Failure {
             code: "SUBJECT_USAGE".to_owned(),
             message: format!("no {what} is called {name:?}"),
             errno: None,
+            line: None,
             stage: None,
             poisoned: false,
             in_flight: false,

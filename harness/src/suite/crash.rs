@@ -19,6 +19,7 @@ use crate::fault::Plan;
 use crate::inject::Event;
 use crate::promise::{Promise, Violation};
 use crate::scenario::HarnessError;
+use crate::subject::{Candidate, REFERENCE};
 use crate::suite::faults;
 use crate::workload::{self, Start, Step, Workload};
 
@@ -46,6 +47,8 @@ const TIME: &str = "2026-01-01T00:00:00.000Z";
 #[expect(clippy::struct_excessive_bools, reason = "switches of one run, each on its own")]
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
+    /// The store under test.
+    pub candidate: &'static dyn Candidate,
     /// What a cut may lose.
     pub profile: Profile,
     /// Every workload of up to so many steps.
@@ -68,6 +71,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            candidate: REFERENCE,
             profile: Profile::Posix,
             depth: 2,
             faults: true,
@@ -105,6 +109,8 @@ pub struct CaseResult {
     pub fresh: usize,
     /// States among them in which a load refused and recovery led on.
     pub recovered: usize,
+    /// States among them in which a load refused and the store has no recovery: its use is lost there, not its entries.
+    pub unresolved: usize,
     /// How often the planned faults struck.
     pub fired: u32,
     /// States in which promises were broken, in the order in which they were found.
@@ -203,7 +209,7 @@ pub fn run(
 pub fn cases(options: &Options) -> Result<Vec<Token>, HarnessError> {
     let token = |(workload, plan)| Token { profile: options.profile, workload, plan, cuts: Vec::new() };
     let plain = (1..=options.depth).flat_map(workload::all).map(|workload| (workload, Plan::default()));
-    let faulted = if options.faults { faulted_workloads()? } else { Vec::new() };
+    let faulted = if options.faults { faulted_workloads(options)? } else { Vec::new() };
     Ok(plain.chain(faulted).map(token).collect())
 }
 
@@ -268,6 +274,7 @@ impl Search<'_> {
             disks: 0,
             fresh: 0,
             recovered: 0,
+            unresolved: 0,
             fired: recorded.fired.iter().sum(),
             broken: Vec::new(),
         };
@@ -285,6 +292,7 @@ impl Search<'_> {
             let mut next = Vec::new();
             for (state, verdict) in states.iter().zip(judged) {
                 case.recovered += usize::from(verdict.recovered);
+                case.unresolved += usize::from(verdict.unresolved);
                 if !verdict.violations.is_empty() {
                     case.broken.push(Broken::new(&state.token, verdict.violations, Some(&state.disk)));
                 }
@@ -336,7 +344,7 @@ fn part_of(states: &[State], options: &Options) -> Vec<Verdict> {
 }
 
 /// Every single fault of single operations, each with the operation before it and a further append after it.
-fn faulted_workloads() -> Result<Vec<(Workload, Plan)>, HarnessError> {
+fn faulted_workloads(options: &Options) -> Result<Vec<(Workload, Plan)>, HarnessError> {
     let mut all = Vec::new();
     for (start, step) in [
         (Start::New, Step::Append),
@@ -345,7 +353,7 @@ fn faulted_workloads() -> Result<Vec<(Workload, Plan)>, HarnessError> {
         (Start::TornTail, Step::Append),
     ] {
         let workload = Workload { start, steps: vec![step, Step::Append] };
-        let clean = clean_trace(&workload)?;
+        let clean = clean_trace(&workload, options)?;
         for event in clean.iter().filter(|event| event.during.nth == 1 && is_disturbed(event)) {
             for fault in faults::errors_at(event) {
                 all.push((workload.clone(), Plan(vec![fault])));
@@ -363,7 +371,7 @@ fn is_disturbed(event: &Event) -> bool {
 ///
 /// # Errors
 /// Where the harness could not do its work.
-pub fn clean_trace(workload: &Workload) -> Result<Vec<Event>, HarnessError> {
-    let options = Options { profile: Profile::Process, ..Options::default() };
+pub fn clean_trace(workload: &Workload, options: &Options) -> Result<Vec<Event>, HarnessError> {
+    let options = Options { profile: Profile::Process, off: None, ..*options };
     Ok(record(workload, &Plan::default(), &options)?.trace)
 }

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use crate::crash::Profile;
 use crate::fault::Plan;
 use crate::scenario::HarnessError;
+use crate::subject::Candidate;
 use crate::suite::crash::{self, Broken, CaseResult, Options, Token};
 use crate::suite::faults;
 use crate::workload::{Start, Step, Workload};
@@ -27,20 +28,21 @@ pub struct Explored {
 const LONGEST: usize = 8;
 const MOST_FAULTS: usize = 2;
 
-/// Runs random workloads for as long as `go_on` says so, or until a promise is broken.
+/// Runs random workloads of `candidate` for as long as `go_on` says so, or until a promise is broken.
 ///
 /// # Errors
 /// Where the harness could not do its work.
 pub fn explore(
+    candidate: &'static dyn Candidate,
     seed: u64,
     profile: Profile,
     mut go_on: impl FnMut(&Explored) -> bool,
 ) -> Result<Explored, HarnessError> {
     let mut random = Rng::with_seed(seed);
-    let options = Options { profile, ..Options::default() };
+    let options = Options { candidate, profile, ..Options::default() };
     let mut explored = Explored::default();
     while explored.broken.is_none() && go_on(&explored) {
-        let token = random_case(&mut random, profile)?;
+        let token = case(&mut random, LONGEST, &options)?;
         let result = crash::run_one(&token, &options)?;
         explored.workloads += 1;
         explored.states += result.fresh;
@@ -108,42 +110,60 @@ fn is_made_by(step: Step, call: &str) -> bool {
     }
 }
 
-fn random_case(random: &mut Rng, profile: Profile) -> Result<Token, HarnessError> {
-    let workload = random_workload(random);
-    let plan = random_plan(random, &workload)?;
-    Ok(Token { profile, workload, plan, cuts: Vec::new() })
+/// What decides a workload and its faults: random numbers, or a fuzzer's bytes.
+pub trait Draw {
+    /// A number below `count`; 0 where that is 0.
+    fn below(&mut self, count: usize) -> usize;
 }
 
-fn random_workload(random: &mut Rng) -> Workload {
-    let start = Start::ALL[random.usize(..Start::ALL.len())];
-    let weights: Vec<u32> =
-        Step::ALL.iter().map(|_| if random.u8(..4) == 0 { 0 } else { 1 << random.u32(..5) }).collect();
-    let total: u32 = weights.iter().sum();
-    let length = random.usize(1..=LONGEST);
-    let step = |mut at: u32| {
-        let chosen = weights.iter().position(|weight| {
-            let found = at < *weight;
-            at = at.saturating_sub(*weight);
-            found
-        });
-        chosen.map_or(Step::Append, |chosen| Step::ALL[chosen])
-    };
-    let steps = (0..length).map(|_| step(if total == 0 { 0 } else { random.u32(..total) })).collect();
+impl Draw for Rng {
+    fn below(&mut self, count: usize) -> usize {
+        if count == 0 { 0 } else { self.usize(..count) }
+    }
+}
+
+/// A workload of at most `longest` steps with at most two faults.
+///
+/// # Errors
+/// Where the workload's fault-free run cannot be made.
+pub fn case(draw: &mut impl Draw, longest: usize, options: &Options) -> Result<Token, HarnessError> {
+    let workload = some_workload(draw, longest);
+    let plan = some_plan(draw, &workload, options)?;
+    Ok(Token { profile: options.profile, workload, plan, cuts: Vec::new() })
+}
+
+fn some_workload(draw: &mut impl Draw, longest: usize) -> Workload {
+    let start = Start::ALL[draw.below(Start::ALL.len())];
+    let weights: Vec<usize> =
+        Step::ALL.iter().map(|_| if draw.below(4) == 0 { 0 } else { 1 << draw.below(5) }).collect();
+    let total = weights.iter().sum();
+    let length = 1 + draw.below(longest);
+    let steps = (0..length).map(|_| step_at(&weights, draw.below(total))).collect();
     Workload { start, steps }
 }
 
-/// Faults at random system calls of the fault-free run.
-fn random_plan(random: &mut Rng, workload: &Workload) -> Result<Plan, HarnessError> {
-    let wanted = random.usize(..=MOST_FAULTS);
+/// The step in whose share of the weights `at` lies.
+fn step_at(weights: &[usize], mut at: usize) -> Step {
+    let chosen = weights.iter().position(|weight| {
+        let found = at < *weight;
+        at = at.saturating_sub(*weight);
+        found
+    });
+    chosen.map_or(Step::Append, |chosen| Step::ALL[chosen])
+}
+
+/// Faults at some of the system calls of the fault-free run.
+fn some_plan(draw: &mut impl Draw, workload: &Workload, options: &Options) -> Result<Plan, HarnessError> {
+    let wanted = draw.below(MOST_FAULTS + 1);
     if wanted == 0 {
         return Ok(Plan::default());
     }
-    let trace = crash::clean_trace(workload)?;
+    let trace = crash::clean_trace(workload, options)?;
     let mut plan = Plan::default();
     for _ in 0..wanted {
-        let faults = faults::errors_at(&trace[random.usize(..trace.len())]);
+        let faults = faults::errors_at(&trace[draw.below(trace.len())]);
         if !faults.is_empty() {
-            plan.0.push(faults[random.usize(..faults.len())].clone());
+            plan.0.push(faults[draw.below(faults.len())].clone());
         }
     }
     Ok(plan)

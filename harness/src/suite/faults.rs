@@ -13,6 +13,7 @@ use crate::fault::{Actor, During, Fault, Kind, Op, Plan, Role, Site, Span, Targe
 use crate::inject::{Event, Outcome};
 use crate::scenario::{self, Action, HarnessError, Run, Scenario};
 use crate::stage;
+use crate::subject::Candidate;
 use crate::world::Backend;
 
 /// The name of the suite.
@@ -97,14 +98,14 @@ impl Case {
         format!("{NAME}/{}/{}/{plan}", scenario.name, self.stage.id())
     }
 
-    /// The case with this id; none where it is no id of this suite, names no fault, or names a first fault that the
+    /// The case with this id, of `candidate`; none where it is no id of this suite, names no fault, or names a first fault that the
     /// scenario does not have at that stage.
     ///
     /// # Errors
     /// Where the scenario's fault-free run cannot be made.
-    pub fn find(id: &str) -> Result<Option<Case>, HarnessError> {
+    pub fn find(candidate: &dyn Candidate, id: &str) -> Result<Option<Case>, HarnessError> {
         let Some(case) = Case::parse(id) else { return Ok(None) };
-        let singles = single_faults(case.scenario)?;
+        let singles = single_faults(candidate, case.scenario)?;
         let strikes_there = |single: &Case| {
             single.stage == case.stage
                 && single.plan.0.first().map(|it| &it.site) == case.plan.0.first().map(|it| &it.site)
@@ -148,30 +149,34 @@ impl Case {
         ids
     }
 
-    /// Runs the case.
+    /// Runs the case on `candidate`.
     ///
     /// # Errors
     /// As [`scenario::run`].
-    pub fn run(&self, backend: Backend) -> Result<Run, HarnessError> {
-        scenario::run(backend, self.scenario(), &self.plan)
+    pub fn run(&self, candidate: &dyn Candidate, backend: Backend) -> Result<Run, HarnessError> {
+        scenario::run(candidate, backend, self.scenario(), &self.plan)
     }
 }
 
-/// Runs everything on the simulated disk with `jobs` threads; `tick` is told how many cases are done.
+/// Runs everything on `candidate` and the simulated disk with `jobs` threads; `tick` is told how many cases are done.
 ///
 /// # Errors
 /// The first case that the harness could not run.
-pub fn run_all(jobs: usize, tick: &(dyn Fn(usize, usize) + Sync)) -> Result<Results, HarnessError> {
+pub fn run_all(
+    candidate: &dyn Candidate,
+    jobs: usize,
+    tick: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Results, HarnessError> {
     let mut singles = Vec::new();
     for scenario in 0..SCENARIOS.len() {
-        singles.extend(single_faults(scenario)?);
+        singles.extend(single_faults(candidate, scenario)?);
     }
     let mut results = Results { finished: Vec::new(), merged: 0 };
     let mut seen = HashSet::new();
-    let first = run_cases(&singles, jobs, tick)?;
+    let first = run_cases(candidate, &singles, jobs, tick)?;
     let pairs: Vec<Case> = first.iter().flat_map(second_faults).collect();
     results.keep(first, &mut seen);
-    results.keep(run_cases(&pairs, jobs, tick)?, &mut seen);
+    results.keep(run_cases(candidate, &pairs, jobs, tick)?, &mut seen);
     results.finished.sort_by_key(|finished| finished.case.scenario);
     Ok(results)
 }
@@ -207,6 +212,7 @@ fn trace_digest(finished: &Finished) -> u64 {
 
 /// Runs cases in parallel; the answer is in the order of the cases.
 fn run_cases(
+    candidate: &dyn Candidate,
     cases: &[Case],
     jobs: usize,
     tick: &(dyn Fn(usize, usize) + Sync),
@@ -221,7 +227,7 @@ fn run_cases(
                 while !failed.load(Ordering::Relaxed) {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(at) else { break };
-                    let run = case.run(Backend::Simulated);
+                    let run = case.run(candidate, Backend::Simulated);
                     failed.fetch_or(run.is_err(), Ordering::Relaxed);
                     *slots[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
                     tick(at + 1, cases.len());
@@ -239,12 +245,12 @@ fn run_cases(
     Ok(finished)
 }
 
-/// Every single fault of a scenario, told from its fault-free trace.
+/// Every single fault of a scenario, told from the fault-free trace of `candidate`.
 ///
 /// # Errors
 /// Where the fault-free run cannot be made.
-pub fn single_faults(scenario: usize) -> Result<Vec<Case>, HarnessError> {
-    let run = scenario::run(Backend::Simulated, &SCENARIOS[scenario], &Plan::default())?;
+pub fn single_faults(candidate: &dyn Candidate, scenario: usize) -> Result<Vec<Case>, HarnessError> {
+    let run = scenario::run(candidate, Backend::Simulated, &SCENARIOS[scenario], &Plan::default())?;
     let own_faults = run.fired.len();
     let during = During { call: SCENARIOS[scenario].action.call().into(), nth: 1 };
     let events: Vec<Event> = run.trace.into_iter().filter(|event| event.during == during).collect();

@@ -3,21 +3,21 @@
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
-use session_tree::recover;
-
 use super::record::{Camera, Visits, append, disks_after_cut, load, lock, message};
 use super::{History, Options, SESSION, State, Submission};
-use crate::call::{EntryView, Reply};
-use crate::disk::{Disk, Process};
+use crate::call::{Answer, Call, EntryView, Reply};
+use crate::disk::Disk;
 use crate::inject::Injector;
 use crate::promise::{Promise, Violation};
-use crate::subject::{InProcess, Subject};
+use crate::subject::Subject;
 use crate::world::World;
 
 #[derive(Default)]
 pub(super) struct Verdict {
     pub(super) violations: Vec<Violation>,
     pub(super) recovered: bool,
+    /// The load refuses, and the store has no recovery.
+    pub(super) unresolved: bool,
     pub(super) during_recovery: Visits,
 }
 
@@ -28,28 +28,36 @@ impl Verdict {
 }
 
 pub(super) const PATH: &str = "/sessions/session.jsonl";
-/// The process that starts after the cut.
-pub(super) const RESTARTED: u32 = 500;
 
 /// Restarts the store on the state, recovers where it refuses, appends, cuts again and loads.
 pub(super) fn judge(state: &State, options: &Options) -> Verdict {
     let mut verdict = Verdict::default();
     let disk = state.disk.fork();
-    let mut subject = InProcess::new(disk.process(RESTARTED));
+    let mut subject = restarted(&disk, options);
     let mut reply = subject.call(&load(PATH, "s", restart_ids()));
     if is_refused_by_marker(&reply) {
-        let inspected = inspect(&disk, &mut verdict);
+        let inspected = inspect(&disk, options, &mut verdict);
         match recover_recording(&disk, state, options, &mut verdict) {
-            Ok(recovery) if inspected.is_none_or(|state| state == recovery.state) => verdict.recovered = true,
-            Ok(recovery) => verdict.broke(
+            Reply::Ok(recovery) if inspected.is_none() || inspected == recovery.state => {
+                verdict.recovered = true;
+            }
+            Reply::Ok(recovery) => verdict.broke(
                 Promise::AcknowledgedSurvive,
-                format!("inspection says {inspected:?} where recovery finds {}", recovery.state),
+                format!("inspection says {inspected:?} where recovery finds {:?}", recovery.state),
             ),
             // Generations that were never made durable may have diverged: then only a person can choose.
-            Err(_) if state.history.suspended => return verdict,
-            Err(error) => verdict.broke(Promise::AcknowledgedSurvive, format!("recovery refuses: {error}")),
+            Reply::Refused(_) if state.history.suspended => return verdict,
+            Reply::Unsupported(_) => {
+                // Whoever cannot recover has lost the session's use, not its entries.
+                verdict.unresolved = true;
+                return verdict;
+            }
+            other => {
+                let text = format!("recovery refuses: {}", in_words(&other));
+                verdict.broke(Promise::AcknowledgedSurvive, text);
+            }
         }
-        check_second_recovery(&disk, &mut verdict);
+        check_second_recovery(&disk, options, &mut verdict);
         reply = subject.call(&load(PATH, "s", restart_ids()));
     }
     match reply {
@@ -59,7 +67,7 @@ pub(super) fn judge(state: &State, options: &Options) -> Verdict {
                 verdict.broke(Promise::NothingInvented, "a session is there that nobody created".to_owned());
             }
             match expected(&state.history, &shown, "a restart") {
-                Ok(()) => go_on(&disk, subject, &shown, options, &mut verdict),
+                Ok(()) => go_on(&disk, subject.as_mut(), &shown, options, &mut verdict),
                 Err(violation) => verdict.violations.push(violation),
             }
         }
@@ -75,39 +83,57 @@ pub(super) fn judge(state: &State, options: &Options) -> Verdict {
     verdict
 }
 
-pub(super) fn restart_ids() -> Vec<String> {
+/// A process that starts after the cut.
+fn restarted(disk: &Disk, options: &Options) -> Box<dyn Subject> {
+    options.candidate.start(World::on(disk.clone(), SESSION).process(&Injector::blind()))
+}
+
+fn restart_ids() -> Vec<String> {
     vec!["after-1".to_owned()]
 }
 
-pub(super) fn is_refused_by_marker(reply: &Reply) -> bool {
+fn is_refused_by_marker(reply: &Reply) -> bool {
     matches!(reply, Reply::Refused(refusal) if refusal.code == "SESSION_ROLLBACK_FAILED")
 }
 
-pub(super) fn is_absent(disk: &Disk) -> bool {
+fn is_absent(disk: &Disk) -> bool {
     !disk.exists(PATH)
 }
 
+fn in_words(reply: &Reply) -> String {
+    match reply {
+        Reply::Refused(refusal) => refusal.message.clone(),
+        other => format!("{other:?}"),
+    }
+}
+
 /// The state that inspection names; it changes nothing (requirement X1).
-fn inspect(disk: &Disk, verdict: &mut Verdict) -> Option<recover::State> {
+fn inspect(disk: &Disk, options: &Options, verdict: &mut Verdict) -> Option<String> {
     let before = disk.time();
-    let inspected = recover::inspect_with(disk.process(RESTARTED), PATH);
+    let inspected = restarted(disk, options).call(&Call::Inspect { path: PATH.to_owned() });
     if disk.time() != before {
         verdict.broke(Promise::LoadReadsOnly, "inspection changes the disk".to_owned());
     }
     match inspected {
-        Ok(inspection) => Some(inspection.state),
-        Err(error) => {
-            verdict.broke(Promise::AcknowledgedSurvive, format!("inspection names no state: {error}"));
+        Reply::Ok(Answer { state: Some(state), .. }) => Some(state),
+        Reply::Unsupported(_) => None,
+        other => {
+            let text = format!("inspection names no state: {}", in_words(&other));
+            verdict.broke(Promise::AcknowledgedSurvive, text);
             None
         }
     }
 }
 
+fn recover() -> Call {
+    Call::Recover { path: PATH.to_owned(), choose: None }
+}
+
 /// Recovering twice is recovering once.
-pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
+fn check_second_recovery(disk: &Disk, options: &Options, verdict: &mut Verdict) {
     let before = disk.time();
-    match recover::recover_with(disk.process(RESTARTED), PATH, None) {
-        Ok(again) if again.did.is_empty() => {}
+    match restarted(disk, options).call(&recover()) {
+        Reply::Ok(Answer { did: Some(did), .. }) if did.is_empty() => {}
         other => {
             verdict
                 .broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"));
@@ -119,29 +145,24 @@ pub(super) fn check_second_recovery(disk: &Disk, verdict: &mut Verdict) {
 }
 
 /// Recovers, keeping everything that cuts within the recovery may leave.
-fn recover_recording(
-    disk: &Disk,
-    state: &State,
-    options: &Options,
-    verdict: &mut Verdict,
-) -> session_tree::Result<recover::Recovery> {
+fn recover_recording(disk: &Disk, state: &State, options: &Options, verdict: &mut Verdict) -> Reply {
     if !options.cuts_recovery {
-        return recover::recover_with(disk.process(RESTARTED), PATH, None);
+        return restarted(disk, options).call(&recover());
     }
     let camera = Arc::new(Mutex::new(Camera::new(disk.clone(), Arc::clone(&state.history), options)));
     let eye = Arc::clone(&camera);
     let injector = Injector::watching();
     injector.observe(move |event| lock(&eye).see(event));
     let ops = World::on(disk.clone(), SESSION).process(&injector);
-    let recovered = recover::recover_with(ops, PATH, None);
+    let recovered = options.candidate.start(ops).call(&recover());
     verdict.during_recovery = std::mem::take(&mut lock(&camera).visits);
     recovered
 }
 
 /// An append after the restart is acknowledged and survives another cut, whatever it loses.
-pub(super) fn go_on(
+fn go_on(
     disk: &Disk,
-    mut subject: InProcess<Process>,
+    subject: &mut dyn Subject,
     shown: &[EntryView],
     options: &Options,
     verdict: &mut Verdict,
@@ -158,7 +179,7 @@ pub(super) fn go_on(
         }
     };
     for after in disks_after_cut(disk, options) {
-        let again = InProcess::new(after.process(RESTARTED + 1)).call(&load(PATH, "s", Vec::new()));
+        let again = restarted(&after, options).call(&load(PATH, "s", Vec::new()));
         let Reply::Ok(answer) = &again else {
             return verdict
                 .broke(Promise::GoesOnAfterwards, format!("the restart after that append: {again:?}"));

@@ -19,7 +19,7 @@ use crate::promise::{Promise, Violation};
 use crate::role;
 use crate::scenario::HarnessError;
 use crate::stale::StaleOps;
-use crate::subject::{InProcess, Subject};
+use crate::subject::{Candidate, InProcess, Subject};
 use crate::workload::{Start, Step, Workload};
 use crate::world::{Backend, World, WorldOps};
 
@@ -198,6 +198,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 pub(super) struct Runner {
+    candidate: &'static dyn Candidate,
     world: World,
     injector: Injector,
     camera: Arc<Mutex<Camera>>,
@@ -222,6 +223,7 @@ impl Runner {
         let eye = Arc::clone(&camera);
         injector.observe(move |event| lock(&eye).see(event));
         Runner {
+            candidate: options.candidate,
             world: World::on(disk, SESSION),
             injector,
             camera,
@@ -235,12 +237,13 @@ impl Runner {
     }
 
     fn run(&mut self, workload: &Workload) {
-        let mut first = InProcess::new(self.process());
+        let mut first = self.candidate.start(self.process());
+        let first = first.as_mut();
         if workload.start == Start::New {
             self.history.creating = true;
             self.share();
             let before = self.injector.calls();
-            let reply = self.call(&mut first, &self.create());
+            let reply = self.call(first, &self.create());
             // A create that failed may turn up only where its clean-up could not be made durable, or not be done.
             let in_doubt = leaves_doubt(&self.injector.trace().split_off(before))
                 || self.world.outsider().exists(self.world.session());
@@ -248,11 +251,11 @@ impl Runner {
             self.history.exists |= matches!(reply, Reply::Ok(_));
             self.share();
         } else {
-            self.open(&mut first, "s");
+            self.open(first, "s");
         }
-        self.open_tree(&mut first);
+        self.open_tree(first);
         for step in &workload.steps {
-            self.step(&mut first, *step);
+            self.step(first, *step);
         }
     }
 
@@ -331,8 +334,8 @@ impl Runner {
                 None
             }
             Reply::Unsupported(_) => None,
-            Reply::Panicked(text) => {
-                self.violated(Promise::TypedRefusal, format!("the append panicked: {text}"));
+            other => {
+                self.violated(Promise::TypedRefusal, format!("the append was not answered: {other:?}"));
                 None
             }
         };
@@ -421,7 +424,7 @@ impl Runner {
         let ops = self.process();
         match &self.stale {
             Some(earlier) => Box::new(InProcess::new(StaleOps::new(earlier, ops))),
-            None => Box::new(InProcess::new(ops)),
+            None => self.candidate.start(ops),
         }
     }
 
