@@ -4,6 +4,7 @@
 pub mod call;
 pub mod citations;
 pub mod cli;
+pub mod corpus;
 pub mod crash;
 pub mod diagnose;
 pub mod disk;

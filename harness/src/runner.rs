@@ -14,6 +14,7 @@ use crate::subject::Candidate;
 use crate::suite::Suite;
 use crate::suite::crash::States;
 
+mod conformance;
 mod crash;
 mod faults;
 
@@ -72,6 +73,7 @@ pub fn run(
     let mut all = Part::default();
     for suite in &request.suites {
         let part = match suite {
+            Suite::Conformance => conformance::run(request, &watch)?,
             Suite::Faults => faults::run(request, &watch)?,
             Suite::Crash => crash::run(request, &watch)?,
         };

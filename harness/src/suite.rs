@@ -5,6 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+pub mod conformance;
 pub mod crash;
 pub mod explore;
 pub mod faults;
@@ -13,6 +14,8 @@ pub mod faults;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suite {
+    /// What a store makes of each case of the corpus.
+    Conformance,
     /// Every system call fails in every way that it can.
     Faults,
     /// The power is cut after every system call.
@@ -21,11 +24,12 @@ pub enum Suite {
 
 impl Suite {
     /// Every suite.
-    pub const ALL: [Suite; 2] = [Suite::Faults, Suite::Crash];
+    pub const ALL: [Suite; 3] = [Suite::Conformance, Suite::Faults, Suite::Crash];
 
     /// The name, with which the ids of its cases begin.
     pub const fn name(self) -> &'static str {
         match self {
+            Suite::Conformance => conformance::NAME,
             Suite::Faults => faults::NAME,
             Suite::Crash => crash::NAME,
         }

@@ -1,5 +1,6 @@
 //! `list`: every case, with what it is about; and every requirement, with the cases and tests that are about it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::env;
 use std::io::{self, Write};
@@ -10,9 +11,12 @@ use serde_json::{Value, json};
 use super::stdout::stdout;
 use super::{CliError, run};
 use crate::citations;
+use crate::corpus;
 use crate::exit_code::Exit;
 use crate::glob::Filter;
-use crate::requirement::{self, Level, Requirement};
+use crate::report::Level;
+use crate::requirement::{self, Requirement};
+use crate::scenario::HarnessError;
 use crate::subject::REFERENCE;
 use crate::suite::{Suite, crash, faults};
 
@@ -37,8 +41,9 @@ pub(super) struct List {
 struct Listed {
     id: String,
     suite: Suite,
+    level: Level,
     stage: Option<&'static str>,
-    requirements: Vec<&'static str>,
+    requirements: Vec<Cow<'static, str>>,
 }
 
 /// The cases of the suites that are asked for and whose id matches.
@@ -46,6 +51,7 @@ fn listed(options: &List) -> Result<Vec<Listed>, CliError> {
     let mut cases = Vec::new();
     for suite in run::chosen(&options.suites) {
         cases.extend(match suite {
+            Suite::Conformance => listed_conformance()?,
             Suite::Faults => listed_faults()?,
             Suite::Crash => listed_crash()?,
         });
@@ -58,24 +64,37 @@ fn listed(options: &List) -> Result<Vec<Listed>, CliError> {
     Ok(cases)
 }
 
+fn listed_conformance() -> Result<Vec<Listed>, HarnessError> {
+    let listed = |case: corpus::Case| Listed {
+        suite: Suite::Conformance,
+        level: if case.is_must() { Level::Must } else { Level::Choice },
+        stage: None,
+        requirements: case.about().into_iter().map(|id| id.to_owned().into()).collect(),
+        id: case.id,
+    };
+    Ok(corpus::embedded()?.into_iter().map(listed).collect())
+}
+
 /// All of them are run: a case is one only if no other has an equal trace.
-fn listed_faults() -> Result<Vec<Listed>, CliError> {
+fn listed_faults() -> Result<Vec<Listed>, HarnessError> {
     let results = faults::run_all(REFERENCE, run::jobs(None), &|_, _| {})?;
     let listed = |finished: &faults::Finished| Listed {
         id: finished.case.id(),
         suite: Suite::Faults,
+        level: Level::Must,
         stage: Some(finished.case.stage.id()),
-        requirements: finished.case.requirements(),
+        requirements: finished.case.requirements().into_iter().map(Cow::Borrowed).collect(),
     };
     Ok(results.finished.iter().map(listed).collect())
 }
 
-fn listed_crash() -> Result<Vec<Listed>, CliError> {
+fn listed_crash() -> Result<Vec<Listed>, HarnessError> {
     let listed = |token: &crash::Token| Listed {
         id: token.to_string(),
         suite: Suite::Crash,
+        level: Level::Must,
         stage: None,
-        requirements: crash::requirements(token),
+        requirements: crash::requirements(token).into_iter().map(Cow::Borrowed).collect(),
     };
     Ok(crash::cases(&crash::Options::default())?.iter().map(listed).collect())
 }
@@ -94,9 +113,9 @@ pub(super) fn list(options: &List) -> Result<Exit, CliError> {
 }
 
 fn print_cases(out: &mut impl Write, cases: Vec<Listed>, as_json: bool) -> io::Result<()> {
-    for Listed { id, suite, stage, requirements } in cases {
+    for Listed { id, suite, level, stage, requirements } in cases {
         if as_json {
-            let mut line = json!({ "id": id, "suite": suite, "level": "must", "requirements": requirements });
+            let mut line = json!({ "id": id, "suite": suite, "level": level, "requirements": requirements });
             if let Some(stage) = stage {
                 line["stage"] = stage.into();
             }
@@ -121,7 +140,7 @@ fn print_requirements(out: &mut impl Write, cases: &[Listed], as_json: bool) -> 
     let mut of: HashMap<&str, Vec<&Listed>> = HashMap::new();
     for case in cases {
         for id in &case.requirements {
-            of.entry(id).or_default().push(case);
+            of.entry(id.as_ref()).or_default().push(case);
         }
     }
     let mut tests = cited()?;
@@ -162,7 +181,7 @@ fn to_json(requirement: &Requirement, about: &About<'_>) -> Value {
     if let Some(tests) = &about.tests {
         line["tests"] = tests.clone().into();
     }
-    if let Level::Choice { answers, reference } = level {
+    if let requirement::Level::Choice { answers, reference } = level {
         let answers = answers.iter().map(|answer| json!({ "name": answer.name, "means": answer.means }));
         line["answers"] = answers.collect();
         line["reference"] = reference.into();
@@ -175,7 +194,7 @@ fn tell(out: &mut impl Write, requirement: &Requirement, about: &About<'_>) -> i
     let Requirement { id, level, title, text } = *requirement;
     writeln!(out, "{id:<24} {level:<6} {:>6} cases  {title}", about.cases.len())?;
     tell_wrapped(out, text, "    ", "    ")?;
-    if let Level::Choice { answers, reference } = level {
+    if let requirement::Level::Choice { answers, reference } = level {
         for answer in answers {
             let ours = if answer.name == reference { " (the reference's answer)" } else { "" };
             let text = format!("{}: {}{ours}", answer.name, answer.means);

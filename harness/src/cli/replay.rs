@@ -7,10 +7,13 @@ use clap::Args;
 use super::CliError;
 use super::stdout::stdout;
 use super::values::candidate;
+use crate::corpus::{self, Outcome};
 use crate::exit_code::Exit;
-use crate::promise::Promise;
+use crate::promise::{Promise, Violation};
 use crate::replay;
+use crate::scenario::HarnessError;
 use crate::subject::Candidate;
+use crate::suite::conformance::End;
 use crate::suite::crash;
 use crate::suite::faults::Case;
 use crate::world::Backend;
@@ -22,32 +25,53 @@ pub(super) struct Replay {
     /// The store under test, by name.
     #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
     subject: &'static dyn Candidate,
-    /// On a temporary directory of the operating system instead of the simulated disk; for `faults` only.
+    /// On a temporary directory of the operating system instead of the simulated disk; not for `crash`.
     #[arg(long)]
     real: bool,
 }
 
 /// Runs one case or state alone and tells what happened.
 pub(super) fn replay(options: &Replay) -> Result<Exit, CliError> {
-    let (text, violations) = if let Some(case) = Case::find(options.subject, &options.case)? {
-        let backend = if options.real { Backend::Real } else { Backend::Simulated };
-        let (text, run) = replay::replay(options.subject, &case, backend)?;
-        (text, run.violations)
-    } else {
-        let token: crash::Token =
-            options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
-        let crash_options = crash::Options { candidate: options.subject, ..crash::Options::default() };
-        crash::tell(&token, &crash_options)?
-    };
+    let (text, exit) = told(options)?;
     let mut out = stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
-    Ok(if violations.is_empty() {
+    Ok(exit)
+}
+
+fn told(options: &Replay) -> Result<(String, Exit), CliError> {
+    let backend = if options.real { Backend::Real } else { Backend::Simulated };
+    let conformance = corpus::embedded().map_err(HarnessError::from)?;
+    if let Some(case) = conformance.iter().find(|case| case.id == options.case) {
+        let (text, end) = replay::replay_conformance(options.subject, case, backend);
+        return Ok((text, exit_of(&end)));
+    }
+    if let Some(case) = Case::find(options.subject, &options.case)? {
+        let (text, run) = replay::replay(options.subject, &case, backend)?;
+        return Ok((text, exit(&run.violations)));
+    }
+    let token: crash::Token =
+        options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
+    let crash_options = crash::Options { candidate: options.subject, ..crash::Options::default() };
+    let (text, violations) = crash::tell(&token, &crash_options)?;
+    Ok((text, exit(&violations)))
+}
+
+fn exit(violations: &[Violation]) -> Exit {
+    if violations.is_empty() {
         Exit::Holds
     } else if violations.iter().any(|violation| violation.promise != Promise::FaultFired) {
         Exit::Violations
     } else {
         // A planned fault that did not strike says nothing of the store.
         Exit::Harness
-    })
+    }
+}
+
+fn exit_of(end: &End) -> Exit {
+    match end {
+        End::Judged(Outcome::Violation(_)) | End::Crash(_) | End::Timeout(_) => Exit::Violations,
+        End::Judged(_) => Exit::Holds,
+        End::HarnessError(_) => Exit::Harness,
+    }
 }

@@ -4,14 +4,15 @@ use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use super::{CaseReport, Partial, Report, Status, TABLES, Table, Verdict, grouped};
+use super::{CaseReport, Level, Partial, Report, Status, TABLES, Table, Verdict, grouped};
 use crate::promise::Promise;
+use crate::replay::FAULT_MARK;
 use crate::suite::Suite;
 
-/// Of each kind of failure so many cases are shown; reports have them all.
+/// Of each kind of failure so many cases are shown; the reports have them all.
 const SHOWN: usize = 3;
 
-/// Lines of a schedule that are shown: the last ones, which lead to the failure.
+/// Lines of a schedule that are shown.
 const SCHEDULE: usize = 16;
 
 /// Columns of a table's cell.
@@ -111,7 +112,8 @@ fn known(report: &Report) -> String {
 
 fn suite_line(out: &mut String, report: &Report, suite: Suite) {
     let count = |status| report.of_suite(suite).filter(|case| case.status == status).count();
-    let _ = write!(out, "{:<13}{} {}", suite.name(), grouped(report.of_suite(suite).count()), unit(suite));
+    let counted = report.of_suite(suite).filter(|case| case.level == Level::Must).count();
+    let _ = write!(out, "{:<13}{} {}", suite.name(), grouped(counted), unit(suite));
     for (status, words) in STATUSES {
         if count(status) > 0 {
             let _ = write!(out, "   {} {words}", grouped(count(status)));
@@ -119,6 +121,7 @@ fn suite_line(out: &mut String, report: &Report, suite: Suite) {
     }
     let tally = &report.summary.tally;
     match suite {
+        Suite::Conformance => out.push('\n'),
         Suite::Faults => {
             let _ = writeln!(out, "   {} more runs had an equal trace", grouped(tally.merged));
         }
@@ -148,6 +151,7 @@ fn suite_line(out: &mut String, report: &Report, suite: Suite) {
 /// What a suite's cases are called.
 fn unit(suite: Suite) -> &'static str {
     match suite {
+        Suite::Conformance => "must",
         Suite::Faults => "cases with distinct traces",
         Suite::Crash => "workloads",
     }
@@ -221,8 +225,7 @@ fn failures(out: &mut String, what: &str, cases: &[&CaseReport], paint: Paint) {
             let _ = writeln!(out, "    {}", indented(&evidence.seen));
         }
         if at == 0 {
-            let left_out = case.schedule.len().saturating_sub(SCHEDULE);
-            for line in &case.schedule[left_out..] {
+            for line in excerpt(&case.schedule) {
                 let _ = writeln!(out, "      {}", harmless(line));
             }
         }
@@ -231,6 +234,14 @@ fn failures(out: &mut String, what: &str, cases: &[&CaseReport], paint: Paint) {
     if cases.len() > SHOWN {
         let _ = writeln!(out, "  and {} more, which a report lists", grouped(cases.len() - SHOWN));
     }
+}
+
+/// What leads to the failure: from shortly before the first fault on, or else the end.
+fn excerpt(schedule: &[String]) -> &[String] {
+    let end = schedule.len().saturating_sub(SCHEDULE);
+    let fault = schedule.iter().position(|line| line.contains(FAULT_MARK));
+    let start = fault.map_or(end, |at| at.saturating_sub(SCHEDULE / 4).min(end));
+    &schedule[start..schedule.len().min(start + SCHEDULE)]
 }
 
 /// What a kind of failure means.
