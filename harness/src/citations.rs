@@ -76,7 +76,9 @@ impl Source {
             let ids =
                 ["// Requirement: ", "/// Requirement: "].iter().find_map(|start| line.strip_prefix(start));
             match (ids, self.test_at(&lines[at + 1..])) {
-                (None, _) => read.misplaced.push(format!("{}: not `// Requirement: ` and ids", self.place(at))),
+                (None, _) => {
+                    read.misplaced.push(format!("{}: not `// Requirement: ` and ids", self.place(at)))
+                }
                 (_, None) => read.misplaced.push(format!("{}: not directly above a test", self.place(at))),
                 (Some(ids), Some(test)) => read.citations.extend(ids.split(", ").map(|id| {
                     let (id, test) = (id.to_owned(), test.to_owned());

@@ -39,8 +39,7 @@ pub(super) fn merge(options: &Merge) -> Result<Exit, CliError> {
     // The sources are read by now, so that one of them may be written anew.
     Files::open(&options.report)?.write(&whole)?;
     let color = screen::canvas(&std::io::stdout(), options.color).color;
-    let text =
-        if options.quiet { terminal::verdict(&whole, color) } else { terminal::render(&whole, color) };
+    let text = if options.quiet { terminal::verdict(&whole, color) } else { terminal::render(&whole, color) };
     let mut out = stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;

@@ -50,8 +50,7 @@ fn told(options: &Replay) -> Result<(String, Exit), CliError> {
         let (text, run) = replay::replay(options.subject, &case, backend)?;
         return Ok((text, exit(&run.violations)));
     }
-    let token: crash::Token =
-        options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
+    let token: crash::Token = options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
     let crash_options = crash::Options { candidate: options.subject, ..crash::Options::default() };
     let (text, violations) = crash::tell(&token, &crash_options)?;
     Ok((text, exit(&violations)))

@@ -101,8 +101,7 @@ pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
 
 fn print(report: &Report, options: &Run) -> Result<(), CliError> {
     let color = screen::canvas(&std::io::stdout(), options.color).color;
-    let text =
-        if options.quiet { terminal::verdict(report, color) } else { terminal::render(report, color) };
+    let text = if options.quiet { terminal::verdict(report, color) } else { terminal::render(report, color) };
     let mut out = stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;

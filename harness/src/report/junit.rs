@@ -87,7 +87,8 @@ fn status(case: &CaseReport) -> TestCaseStatus {
                 Status::Skipped => "skipped",
                 _ => "known failure",
             };
-            status.set_message(format!("{words}: {}", case.reason.as_deref().unwrap_or("no reason is given")));
+            status
+                .set_message(format!("{words}: {}", case.reason.as_deref().unwrap_or("no reason is given")));
             status
         }
         _ => TestCaseStatus::success(),

@@ -138,7 +138,10 @@ fn identity(report: &Report) -> [(&'static str, String); 8] {
         ("seed", report.seed.to_string()),
         ("profile", report.profile.clone()),
         ("suites", suites.join(" ")),
-        ("filter", or_none(filter.iter().map(|glob| format!("{glob:?}")).reduce(|all, one| all + " " + &one))),
+        (
+            "filter",
+            or_none(filter.iter().map(|glob| format!("{glob:?}")).reduce(|all, one| all + " " + &one)),
+        ),
         ("depth", or_none(depth.map(|depth| depth.to_string()))),
         ("expectations", or_none(expectations.clone())),
     ]

@@ -55,12 +55,7 @@ fn cuts_by_stage(result: &CaseResult) -> BTreeMap<String, Cell> {
 }
 
 fn case(request: &Request, token: &Token) -> CaseReport {
-    CaseReport::new(
-        Suite::Crash,
-        token.to_string(),
-        &crash::requirements(token),
-        &request.candidate.name(),
-    )
+    CaseReport::new(Suite::Crash, token.to_string(), &crash::requirements(token), &request.candidate.name())
 }
 
 fn judged_case(

@@ -468,7 +468,8 @@ impl TryFrom<BTreeMap<String, Refusal>> for States {
     type Error = ParseIntError;
 
     fn try_from(written: BTreeMap<String, Refusal>) -> Result<States, ParseIntError> {
-        let read = written.into_iter().map(|(digest, refusal)| Ok((u128::from_str_radix(&digest, 16)?, refusal)));
+        let read =
+            written.into_iter().map(|(digest, refusal)| Ok((u128::from_str_radix(&digest, 16)?, refusal)));
         Ok(States(read.collect::<Result<_, ParseIntError>>()?))
     }
 }
