@@ -6,14 +6,17 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::exit_code::Exit;
+use crate::protocol::BadRequest;
 use crate::scenario::HarnessError;
 use crate::tree_view::UnknownEntry;
 
+mod adapter;
 mod list;
 mod recover;
 mod run;
 mod screen;
 mod stdout;
+mod subject;
 mod tree;
 mod verify;
 
@@ -45,6 +48,11 @@ enum Command {
     Inspect(recover::Inspect),
     /// Resolves what a crash left, where nothing has to be guessed or you choose.
     Recover(recover::Recover),
+    /// Is the reference store behind the protocol of `--subject`, to try a harness or an adapter against.
+    Subject,
+    /// Helps to write an adapter for a store of another language.
+    #[command(subcommand)]
+    Adapter(adapter::Adapter),
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +92,8 @@ pub fn main() -> Exit {
         Some(Command::Tree(options)) => tree::tree(&options),
         Some(Command::Inspect(options)) => recover::inspect(&options),
         Some(Command::Recover(options)) => recover::recover(&options),
+        Some(Command::Subject) => subject::subject(),
+        Some(Command::Adapter(adapter::Adapter::Check(options))) => adapter::check(&options),
     };
     match done {
         Ok(exit) => exit,
@@ -110,6 +120,8 @@ enum CliError {
     NoSuchCase(String),
     #[error("no case matches {0:?}: `session-harness list` prints every id")]
     NothingMatches(Vec<String>),
+    #[error("{0}; standard input must have requests of the protocol, one a line")]
+    BadRequest(BadRequest),
     #[error("{0}: `session-harness tree FILE` shows them all")]
     NoSuchEntry(#[from] UnknownEntry),
 }
@@ -120,6 +132,7 @@ impl CliError {
             CliError::NoSuchCase(_)
             | CliError::NothingMatches(_)
             | CliError::NothingExplored
+            | CliError::BadRequest(_)
             | CliError::NoSuchEntry(_) => Exit::Usage,
             CliError::Harness(_) | CliError::Io(_) | CliError::Report { .. } => Exit::Harness,
         }

@@ -14,6 +14,7 @@ pub mod inject;
 pub mod model;
 pub mod outsider;
 pub mod promise;
+pub mod protocol;
 pub mod replay;
 pub mod report;
 pub mod requirement;

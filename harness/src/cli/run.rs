@@ -249,7 +249,7 @@ pub(super) fn explore(options: &Explore) -> Result<Exit, CliError> {
     Ok(Exit::Violations)
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
     let number: u64 = number.parse().map_err(|_| "expected a time such as 60s or 5m".to_owned())?;
     match unit {
