@@ -3,7 +3,7 @@
 #
 #   scripts/fuzz.sh [--seconds N] [--seed N] [--fresh] [TARGET...]
 #
-#   TARGET       tail or load; both by default
+#   TARGET       tail, load, mutated_session, operations, recover, plan or protocol; all by default
 #   --seconds N  how long each target runs, 60 by default
 #   --seed N     repeat the run with this seed; a new one is drawn and printed by default
 #   --fresh      start from the committed seeds alone and keep nothing that is found but failures
@@ -14,6 +14,8 @@
 # Exit status: 0 when nothing was found, 2 for wrong usage, another one when something was found or nothing could run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly TARGETS=(tail load mutated_session operations recover plan protocol)
 
 main() {
     local targets=() seconds=60 seed=$((RANDOM * 32768 + RANDOM + 1)) fresh=no
@@ -26,13 +28,15 @@ main() {
                 if [[ "$1" == --seed ]]; then seed=$2; else seconds=$2; fi
                 shift
                 ;;
-            tail | load) targets+=("$1") ;;
-            *) wrong_usage "no target or option is named \`$1\`" ;;
+            *)
+                [[ " ${TARGETS[*]} " == *" $1 "* ]] || wrong_usage "no target or option is named \`$1\`"
+                targets+=("$1")
+                ;;
         esac
         shift
     done
     if ((${#targets[@]} == 0)); then
-        targets=(tail load)
+        targets=("${TARGETS[@]}")
     fi
 
     local target
@@ -43,10 +47,14 @@ main() {
 }
 
 fuzz() {
-    local target=$1 seconds=$2 seed=$3 fresh=$4 found=fuzz/corpus/$1 length dictionary
+    local target=$1 seconds=$2 seed=$3 fresh=$4 found=fuzz/corpus/$1 length folders options=()
     case "$target" in
-        tail) dictionary=json length=4096 ;;
-        load) dictionary=session length=8192 ;;
+        tail) length=4096 options=(-dict=fuzz/dictionaries/json.dict) ;;
+        load) length=8192 options=(-dict=fuzz/dictionaries/session.dict) ;;
+        protocol) length=4096 options=(-dict=fuzz/dictionaries/protocol.dict) ;;
+        plan) length=512 options=(-dict=fuzz/dictionaries/plan.dict) ;;
+        # Their inputs are choices, not text: a dictionary has no word for them.
+        mutated_session | operations | recover) length=1024 ;;
     esac
     if [[ "$fresh" == yes ]]; then
         found=$(mktemp -d)
@@ -55,8 +63,12 @@ fuzz() {
         trap "rm -rf '$found'" EXIT
     fi
     mkdir -p "$found"
-    cargo +nightly fuzz run "$target" "$found" "corpus/fuzz/$target" -- -seed="$seed" -max_total_time="$seconds" \
-        -dict="fuzz/dictionaries/$dictionary.dict" -max_len="$length" -verbosity=0 -print_final_stats=1
+    folders=("$found")
+    if [[ -d corpus/fuzz/$target ]]; then
+        folders+=("corpus/fuzz/$target")
+    fi
+    cargo +nightly fuzz run "$target" "${folders[@]}" -- -seed="$seed" -max_total_time="$seconds" \
+        "${options[@]}" -max_len="$length" -verbosity=0 -print_final_stats=1
     if [[ "$fresh" == yes ]]; then
         rm -rf "$found"
     fi

@@ -12,6 +12,19 @@ use session_tree::{Code, Decoded, Error, decode};
 
 use crate::model;
 
+mod built;
+mod mutated;
+mod operations;
+mod protocol;
+mod recovery;
+mod text_forms;
+
+pub use mutated::mutated_session;
+pub use operations::operations;
+pub use protocol::protocol;
+pub use recovery::recover;
+pub use text_forms::plan;
+
 /// The verdict on a torn tail, held against another implementation of the JSON grammar (requirement F4).
 ///
 /// Complete means that the text parses. Incomplete means that it does not, and that its own completion makes it an

@@ -42,7 +42,7 @@ pub fn explore(
     let options = Options { candidate, profile, ..Options::default() };
     let mut explored = Explored::default();
     while explored.broken.is_none() && go_on(&explored) {
-        let token = random_case(&mut random, &options)?;
+        let token = case(&mut random, LONGEST, &options)?;
         let result = crash::run_one(&token, &options)?;
         explored.workloads += 1;
         explored.states += result.fresh;
@@ -110,42 +110,60 @@ fn is_made_by(step: Step, call: &str) -> bool {
     }
 }
 
-fn random_case(random: &mut Rng, options: &Options) -> Result<Token, HarnessError> {
-    let workload = random_workload(random);
-    let plan = random_plan(random, &workload, options)?;
+/// What decides a workload and its faults: random numbers, or a fuzzer's bytes.
+pub trait Draw {
+    /// A number below `count`; 0 where that is 0.
+    fn below(&mut self, count: usize) -> usize;
+}
+
+impl Draw for Rng {
+    fn below(&mut self, count: usize) -> usize {
+        if count == 0 { 0 } else { self.usize(..count) }
+    }
+}
+
+/// A workload of at most `longest` steps with at most two faults.
+///
+/// # Errors
+/// Where the workload's fault-free run cannot be made.
+pub fn case(draw: &mut impl Draw, longest: usize, options: &Options) -> Result<Token, HarnessError> {
+    let workload = some_workload(draw, longest);
+    let plan = some_plan(draw, &workload, options)?;
     Ok(Token { profile: options.profile, workload, plan, cuts: Vec::new() })
 }
 
-fn random_workload(random: &mut Rng) -> Workload {
-    let start = Start::ALL[random.usize(..Start::ALL.len())];
-    let weights: Vec<u32> =
-        Step::ALL.iter().map(|_| if random.u8(..4) == 0 { 0 } else { 1 << random.u32(..5) }).collect();
-    let total: u32 = weights.iter().sum();
-    let length = random.usize(1..=LONGEST);
-    let step = |mut at: u32| {
-        let chosen = weights.iter().position(|weight| {
-            let found = at < *weight;
-            at = at.saturating_sub(*weight);
-            found
-        });
-        chosen.map_or(Step::Append, |chosen| Step::ALL[chosen])
-    };
-    let steps = (0..length).map(|_| step(if total == 0 { 0 } else { random.u32(..total) })).collect();
+fn some_workload(draw: &mut impl Draw, longest: usize) -> Workload {
+    let start = Start::ALL[draw.below(Start::ALL.len())];
+    let weights: Vec<usize> =
+        Step::ALL.iter().map(|_| if draw.below(4) == 0 { 0 } else { 1 << draw.below(5) }).collect();
+    let total = weights.iter().sum();
+    let length = 1 + draw.below(longest);
+    let steps = (0..length).map(|_| step_at(&weights, draw.below(total))).collect();
     Workload { start, steps }
 }
 
-/// Faults at random system calls of the fault-free run.
-fn random_plan(random: &mut Rng, workload: &Workload, options: &Options) -> Result<Plan, HarnessError> {
-    let wanted = random.usize(..=MOST_FAULTS);
+/// The step in whose share of the weights `at` lies.
+fn step_at(weights: &[usize], mut at: usize) -> Step {
+    let chosen = weights.iter().position(|weight| {
+        let found = at < *weight;
+        at = at.saturating_sub(*weight);
+        found
+    });
+    chosen.map_or(Step::Append, |chosen| Step::ALL[chosen])
+}
+
+/// Faults at some of the system calls of the fault-free run.
+fn some_plan(draw: &mut impl Draw, workload: &Workload, options: &Options) -> Result<Plan, HarnessError> {
+    let wanted = draw.below(MOST_FAULTS + 1);
     if wanted == 0 {
         return Ok(Plan::default());
     }
     let trace = crash::clean_trace(workload, options)?;
     let mut plan = Plan::default();
     for _ in 0..wanted {
-        let faults = faults::errors_at(&trace[random.usize(..trace.len())]);
+        let faults = faults::errors_at(&trace[draw.below(trace.len())]);
         if !faults.is_empty() {
-            plan.0.push(faults[random.usize(..faults.len())].clone());
+            plan.0.push(faults[draw.below(faults.len())].clone());
         }
     }
     Ok(plan)
