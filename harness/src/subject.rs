@@ -20,10 +20,18 @@ pub trait Subject: Send {
         None
     }
 
+    /// What ends it as [`Subject::kill`] does, while a call waits for its answer; none where it is not a process.
+    fn killer(&self) -> Option<Killer> {
+        None
+    }
+
     /// Ends it at once, as `kill -9` does: nothing of it runs any more. In this process that is to drop it, where
     /// that does nothing to the disk.
     fn kill(self: Box<Self>) {}
 }
+
+/// Ends a subject from another thread.
+pub type Killer = Box<dyn Fn() + Send + Sync>;
 
 /// A store that makes all its system calls through [`WorldOps`], so that each can be made to fail.
 pub trait Candidate: fmt::Debug + Sync {

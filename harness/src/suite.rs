@@ -1,5 +1,6 @@
 //! The suites.
 
+pub mod any_store;
 pub mod crash;
 pub mod explore;
 pub mod faults;

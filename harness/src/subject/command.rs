@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::call::{Call, Refusal, Reply};
 use crate::diagnose::harmless;
 use crate::protocol::{self, Hello};
-use crate::subject::Subject;
+use crate::subject::{Killer, Subject};
 
 mod pipes;
 mod starter;
@@ -354,6 +354,10 @@ impl Subject for Running {
 
     fn said(&mut self) -> Option<String> {
         self.pipes.said()
+    }
+
+    fn killer(&self) -> Option<Killer> {
+        Some(self.pipes.killer())
     }
 
     fn kill(mut self: Box<Self>) {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::tree::Tree;
 use crate::protocol::{Lines, MAX_LINE_BYTES, TooLong};
+use crate::subject::Killer;
 
 /// Bytes of standard error that are kept: the last ones, where errors stand.
 const KEPT_OF_STANDARD_ERROR: usize = 16 << 10;
@@ -128,6 +129,10 @@ impl Pipes {
                 return Err(Silence::Late);
             }
         }
+    }
+
+    pub(super) fn killer(&self) -> Killer {
+        self.tree.killer()
     }
 
     /// Ends every process of the subject; says how its first one ended, by itself or now.

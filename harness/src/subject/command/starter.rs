@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::{Command, Over, Running, StartError};
 use crate::call::{Call, Reply};
 use crate::protocol::Hello;
-use crate::subject::Subject;
+use crate::subject::{Killer, Subject};
 
 /// Whether a process serves more than one case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +142,10 @@ impl Subject for Lent {
 
     fn said(&mut self) -> Option<String> {
         self.started.as_mut().and_then(|started| started.running.said())
+    }
+
+    fn killer(&self) -> Option<Killer> {
+        self.started.as_ref().and_then(|started| started.running.killer())
     }
 
     fn kill(mut self: Box<Self>) {

@@ -18,6 +18,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
+use crate::subject::Killer;
+
 /// The variable by which all processes of a subject are known.
 const VARIABLE: &str = "SESSION_HARNESS_SUBJECT";
 
@@ -54,6 +56,18 @@ impl Tree {
         let Some(leader) = Pid::from_raw(self.leader.id().cast_signed()) else { return true };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         self.ended.is_some() || !matches!(waitid(WaitId::Pid(leader), options), Ok(None))
+    }
+
+    /// What ends all of it from another thread, and does nothing once it has ended.
+    pub(super) fn killer(&self) -> Killer {
+        let (leader, token) = (self.leader.id(), self.token.clone());
+        Box::new(move || {
+            // As long as it is among the living it was not waited for, so that its number is its own.
+            let living = living();
+            if living.get(&leader) == Some(&token) {
+                kill(leader, &token);
+            }
+        })
     }
 
     /// Ends all of it. Says how the leader ended, by itself or now.
