@@ -190,7 +190,7 @@ fn messages() -> impl Strategy<Value = Box<RawValue>> {
 }
 
 proptest! {
-    #![proptest_config(seeded::cases(24))]
+    #![proptest_config(seeded::cases(8))]
 
     // Requirement: S5, S6, S7, T1, T2, T3, T4, L1, L2, L3, R3, R4, F8
     #[test]

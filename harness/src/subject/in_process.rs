@@ -279,8 +279,10 @@ fn drawn(
     }
 }
 
+/// Of a message that is refused the place is one within it, and no line of a session file.
 fn parse(message: &RawValue) -> Result<Message, Failure> {
-    Ok(Message::from_json(message.get())?)
+    Message::from_json(message.get())
+        .map_err(|error| Failure(Refusal { line: None, ..Refusal::from(&error) }))
 }
 
 fn views(entries: &[session_tree::Entry]) -> Vec<EntryView> {

@@ -7,7 +7,7 @@ use std::process;
 use session_harness::subject::command::Command;
 
 /// Whether a Python can run it; says so where none can.
-pub fn is_here() -> bool {
+pub(crate) fn is_here() -> bool {
     let is_new_enough = "import sys; sys.exit(sys.version_info < (3, 11))";
     let is_here = process::Command::new("python3")
         .args(["-c", is_new_enough])
@@ -21,10 +21,10 @@ pub fn is_here() -> bool {
 }
 
 /// The adapter of the store in this repository.
-pub fn store() -> PathBuf {
+pub(crate) fn store() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/adapters/python/adapter.py")
 }
 
-pub fn command(adapter: &Path) -> Command {
+pub(crate) fn command(adapter: &Path) -> Command {
     Command::new("python3", [adapter.into()])
 }

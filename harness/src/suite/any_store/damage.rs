@@ -13,7 +13,7 @@ pub(super) fn torn_tail(ground: &mut Ground<'_>) -> Judged {
     let Log { bytes, ends } = ground.grown_log()?;
     let Some(&[.., start, end]) = ends.get(..) else { return Ok(()) };
     let step = (end - start).div_ceil(MOST_CUTS);
-    let mut process = ground.start()?;
+    let (mut process, mut other) = (ground.start()?, ground.start()?);
     for cut in (start..end).step_by(step) {
         if fs::metadata(ground.path()).is_ok() {
             fs::remove_file(ground.path())?;
@@ -27,7 +27,6 @@ pub(super) fn torn_tail(ground: &mut Ground<'_>) -> Judged {
         ground.acknowledged = shown;
         if matches!(ground.append(&mut process)?, Appended::Acknowledged) {
             let whence = format!("{whence}, then an append");
-            let mut other = ground.start()?;
             let again = ground.loaded(&mut other, &whence)?;
             ground.expect_all(&again, &whence)?;
         }

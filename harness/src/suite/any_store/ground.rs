@@ -1,5 +1,6 @@
 //! A directory with one session, what of it was acknowledged, and the questions that every case asks.
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -15,6 +16,9 @@ use crate::subject::Subject;
 /// The name of the store in every process.
 pub(super) const STORE: &str = "s";
 
+/// Ids that a process is given.
+const IDS: usize = 16;
+
 /// A directory for one session.
 pub(super) struct Ground<'a> {
     pub(super) store: &'a Store<'a>,
@@ -23,6 +27,8 @@ pub(super) struct Ground<'a> {
     pub(super) acknowledged: Vec<EntryView>,
     /// How many messages were made up, so that each is another one.
     made_up: usize,
+    /// How many ids were handed out: two processes of one case must not draw the same.
+    handed_out: Cell<usize>,
     /// Messages of appends that were not answered: their entries may be there or not.
     pub(super) in_doubt: Vec<Value>,
 }
@@ -40,7 +46,14 @@ impl<'a> Ground<'a> {
     pub(super) fn new(store: &'a Store<'a>) -> io::Result<Ground<'a>> {
         let directory = tempfile::tempdir()?;
         fs::create_dir(directory.path().join("sessions"))?;
-        Ok(Ground { store, directory, acknowledged: Vec::new(), made_up: 0, in_doubt: Vec::new() })
+        Ok(Ground {
+            store,
+            directory,
+            acknowledged: Vec::new(),
+            made_up: 0,
+            handed_out: Cell::new(0),
+            in_doubt: Vec::new(),
+        })
     }
 
     /// The session's directory, which a case may rename.
@@ -76,7 +89,7 @@ impl<'a> Ground<'a> {
             store: STORE.to_owned(),
             path: self.path().to_string_lossy().into_owned(),
             session_id: None,
-            ids: Vec::new(),
+            ids: self.ids(),
             clock: Vec::new(),
         }
     }
@@ -85,9 +98,16 @@ impl<'a> Ground<'a> {
         Call::Load {
             store: STORE.to_owned(),
             path: self.path().to_string_lossy().into_owned(),
-            ids: Vec::new(),
+            ids: self.ids(),
             clock: Vec::new(),
         }
+    }
+
+    /// As many as one process of a case may need, for stores that take them.
+    fn ids(&self) -> Vec<String> {
+        let first = self.handed_out.get();
+        self.handed_out.set(first + IDS);
+        (first..first + IDS).map(|number| format!("id-{number}")).collect()
     }
 
     /// A message that no entry has yet.
@@ -108,8 +128,11 @@ impl<'a> Ground<'a> {
         parent: Option<&str>,
     ) -> Result<Appended, Stop> {
         let message = self.message();
-        let call =
-            Call::Append { store: STORE.to_owned(), parent_id: parent_id.clone(), message: raw(&message) };
+        let call = Call::Append {
+            store: STORE.to_owned(),
+            parent_id: parent.map(str::to_owned),
+            message: raw(&message),
+        };
         match process.reply(&call)? {
             Ok(answer) => {
                 self.acknowledge(answer, parent, &message)?;
