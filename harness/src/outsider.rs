@@ -77,6 +77,57 @@ impl Outsider {
         })
     }
 
+    /// Writes over the first bytes of a file and keeps its inode; a longer text makes the file longer.
+    ///
+    /// # Errors
+    /// As `open` and `write`.
+    pub fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        either!(self, |disk| disk.overwrite_in_place(path, bytes), {
+            use std::os::unix::fs::FileExt;
+            fs::OpenOptions::new().write(true).open(path)?.write_all_at(bytes, 0)
+        })
+    }
+
+    /// Cuts or grows a file and keeps its inode.
+    ///
+    /// # Errors
+    /// As `truncate`.
+    pub fn truncate(&self, path: &Path, size: u64) -> io::Result<()> {
+        either!(
+            self,
+            |disk| disk.truncate(path, size),
+            fs::OpenOptions::new().write(true).open(path)?.set_len(size)
+        )
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// As `symlink`.
+    pub fn symlink(&self, target: &str, path: &Path) -> io::Result<()> {
+        either!(self, |disk| disk.symlink(target, path), std::os::unix::fs::symlink(target, path))
+    }
+
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// As `link`.
+    pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        either!(self, |disk| disk.hard_link(from, to), fs::hard_link(from, to))
+    }
+
+    /// Makes a FIFO.
+    ///
+    /// # Errors
+    /// As `mkfifo`.
+    pub fn fifo(&self, path: &Path) -> io::Result<()> {
+        either!(
+            self,
+            |disk| disk.fifo(path),
+            Ok(rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o644), 0)?)
+        )
+    }
+
     /// Sets permission bits.
     ///
     /// # Errors
@@ -182,29 +233,17 @@ impl Outsider {
             },
             Actor::SwapSymlink => {
                 self.remove(session)?;
-                either!(
-                    self,
-                    |disk| disk.symlink(NEIGHBOUR, session),
-                    std::os::unix::fs::symlink(NEIGHBOUR, session)
-                )
+                self.symlink(NEIGHBOUR, session)
             }
             Actor::SwapFifo => {
                 self.remove(session)?;
-                either!(
-                    self,
-                    |disk| disk.fifo(session),
-                    Ok(rustix::fs::mknodat(CWD, session, FileType::Fifo, Mode::from_raw_mode(0o644), 0)?)
-                )
+                self.fifo(session)
             }
             Actor::SwapDirectory => {
                 self.remove(session)?;
                 self.mkdir(session)
             }
-            Actor::Truncate => either!(
-                self,
-                |disk| disk.truncate(session, TRUNCATED),
-                fs::OpenOptions::new().write(true).open(session)?.set_len(TRUNCATED)
-            ),
+            Actor::Truncate => self.truncate(session, TRUNCATED),
             Actor::Rewrite => {
                 let mut bytes = self.read(session)?;
                 bytes.iter_mut().rev().take(REWRITTEN).for_each(|byte| *byte = 0);
@@ -218,13 +257,6 @@ impl Outsider {
             Actor::Remove => self.remove(session),
             Actor::Chmod => self.chmod(session, ACTORS_MODE),
         }
-    }
-
-    fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        either!(self, |disk| disk.overwrite_in_place(path, bytes), {
-            use std::os::unix::fs::FileExt;
-            fs::OpenOptions::new().write(true).open(path)?.write_all_at(bytes, 0)
-        })
     }
 
     /// The temporary of a commit that is under way.

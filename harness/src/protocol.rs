@@ -15,7 +15,7 @@ mod request;
 
 pub use answer::{read_hello, read_reply, unasked, write_hello, write_reply};
 pub use lines::{Lines, TooLong};
-pub use request::{BadRequest, Request, read_request, write_call, write_hello_request};
+pub use request::{BadRequest, Request, read_call, read_request, write_call, write_hello_request};
 
 /// The version of the protocol.
 pub const VERSION: u32 = 1;

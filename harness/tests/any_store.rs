@@ -16,7 +16,7 @@ fn outcomes(store: &Store<'_>) -> Vec<(&'static str, Outcome)> {
 
 fn outcomes_of_command(command: Command) -> Vec<(&'static str, Outcome)> {
     let starter = Starter::new(command, Use::Once);
-    let hello = starter.start().expect("a handshake").hello().expect("a greeting").clone();
+    let hello = starter.start().expect("a handshake").greeting().clone();
     outcomes(&Store::of_command(&starter, &hello))
 }
 

@@ -1,17 +1,16 @@
 //! `adapter check`: what of the protocol an adapter has, step by step, and what to do next.
 
-use std::env;
 use std::io::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::run::with_timeout;
 use super::stdout::stdout;
-use super::{CliError, run};
+use super::{CliError, values};
 use crate::exit_code::Exit;
 use crate::protocol::{Capability, Hello};
-use crate::subject::command::{self, Command, CommandError, Running, indented};
+use crate::subject::command::{self, Command, Running, indented};
 
 mod steps;
 
@@ -26,20 +25,17 @@ pub(super) enum Adapter {
 #[derive(Debug, Args)]
 pub(super) struct Check {
     /// The command that starts the adapter, as in 'python3 adapter.py'.
-    #[arg(long, value_name = "CMD", value_parser = command)]
+    #[arg(long, value_name = "CMD", value_parser = values::command)]
     subject: Command,
     /// How long an answer may take, such as 10s; the first one has at least a minute.
-    #[arg(long, value_name = "TIME", value_parser = run::duration)]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
     timeout: Option<Duration>,
 }
 
 /// Checks an adapter.
 pub(super) fn check(options: &Check) -> Result<Exit, CliError> {
-    command::end_all_on_signals()?;
-    let command = match options.timeout {
-        Some(timeout) => options.subject.clone().with_timeout(timeout),
-        None => options.subject.clone(),
-    };
+    command::end_all_at_signal(1)?;
+    let command = with_timeout(&options.subject, options.timeout);
     let directory = tempfile::tempdir()?;
     let mut out = stdout();
     writeln!(out, "command   {command}")?;
@@ -119,10 +115,4 @@ fn last_words(hello: &Hello, absent: &[&str]) -> String {
 fn said(subject: &mut Running) -> String {
     use crate::subject::Subject as _;
     subject.said().map_or_else(String::new, |said| format!("\nits standard error:\n{}", indented(&said)))
-}
-
-fn command(text: &str) -> Result<Command, CommandError> {
-    // Without a present directory there is nothing to look words up in.
-    let here = env::current_dir().unwrap_or_default();
-    Command::parse(text, Path::new(&here))
 }

@@ -63,6 +63,15 @@ pub fn read_request(line: &str) -> Result<(u64, Request), BadRequest> {
     members.into_call(true).map(|call| (id, Request::Call(call))).map_err(bad)
 }
 
+/// Reads a call without an id.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_call(text: &str) -> Result<Call, String> {
+    let members: Members = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    members.into_call(true)
+}
+
 /// The id of a line that is wrong in something else.
 fn id_of(line: &str) -> Option<u64> {
     #[derive(Deserialize)]
@@ -91,7 +100,7 @@ struct Members<'a> {
     clock: Vec<String>,
     #[serde(borrow, default, deserialize_with = "present")]
     parent_id: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     message: Option<&'a RawValue>,
     tree: Option<String>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -165,6 +174,7 @@ mod tests {
             r#""call":"load","store":"s","path":"p","ids":["\n"]"#,
             r#""call":"append","store":"s","parentId":null,"message":{"n":1.10,"n":-0,"s":"\ud800"}"#,
             r#""call":"append","store":"s","parentId":"e","message":12345678901234567890"#,
+            r#""call":"append","store":"s","parentId":null,"message":null"#,
             r#""call":"flush","store":"s""#,
             r#""call":"entries","store":"s""#,
             r#""call":"tree","store":"s","tree":"t""#,

@@ -1,7 +1,7 @@
 //! A store as a child process that speaks [`crate::protocol`].
 //!
 //! However a subject ends, nothing of it stays: [`Running`] ends the whole tree of processes when it is dropped, also
-//! by a panic, and [`end_all_on_signals`] does when this process is told to end. What cannot be caught is a SIGKILL of
+//! by a panic, and [`end_all_at_signal`] does when this process is told to end. What cannot be caught is a SIGKILL of
 //! the harness itself; a subject that keeps to the protocol then ends with its input.
 
 use std::ffi::OsString;
@@ -16,12 +16,14 @@ use crate::protocol::{self, Hello};
 use crate::subject::{Killer, Subject};
 
 mod pipes;
+mod remote;
 mod starter;
 mod tree;
 
 use pipes::{Pipes, Silence};
-pub use starter::{Starter, Use};
-pub use tree::end_all_on_signals;
+pub use remote::Remote;
+pub use starter::{Lent, Starter, Use};
+pub use tree::end_all_at_signal;
 
 /// How to start a subject.
 #[derive(Debug, Clone)]

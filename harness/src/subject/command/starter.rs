@@ -60,7 +60,8 @@ impl Starter {
             let directory = tempfile::tempdir().map_err(StartError::Directory)?;
             Started { running: self.0.command.start(directory.path())?, _directory: directory }
         };
-        Ok(Lent { started: Some(started), opened: BTreeSet::new(), starter: self.clone() })
+        let greeting = started.running.hello().clone();
+        Ok(Lent { started: Some(started), greeting, opened: BTreeSet::new(), starter: self.clone() })
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Started>> {
@@ -72,14 +73,15 @@ impl Starter {
 pub struct Lent {
     /// There until it is killed or given back.
     started: Option<Started>,
+    greeting: Hello,
     opened: BTreeSet<String>,
     starter: Starter,
 }
 
 impl Lent {
     /// What it says of itself.
-    pub fn hello(&self) -> Option<&Hello> {
-        self.started.as_ref().map(|started| started.running.hello())
+    pub fn greeting(&self) -> &Hello {
+        &self.greeting
     }
 
     /// Ends the case: in an orderly way the process too, unless it serves another case.

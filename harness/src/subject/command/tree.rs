@@ -91,21 +91,22 @@ impl Drop for Tree {
     }
 }
 
-/// From now on a SIGINT or SIGTERM to this process ends every subject before it ends this process.
+/// From now on the `nth` SIGINT or SIGTERM to this process, from 1, ends every subject before it ends this process. The ones
+/// before it have no effect of their own.
 ///
 /// # Errors
 /// Where the operating system takes no handler.
-pub fn end_all_on_signals() -> io::Result<()> {
+pub fn end_all_at_signal(nth: usize) -> io::Result<()> {
     static INSTALLED: Once = Once::new();
     let mut done = Ok(());
-    INSTALLED.call_once(|| done = install());
+    INSTALLED.call_once(|| done = install(nth));
     done
 }
 
-fn install() -> io::Result<()> {
+fn install(nth: usize) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let watch = move || {
-        if let Some(signal) = signals.forever().next() {
+        if let Some(signal) = signals.forever().nth(nth.saturating_sub(1)) {
             // Held until this process is gone, so that nothing more is started.
             let living = living();
             living.iter().for_each(|(leader, token)| kill(*leader, token));
