@@ -4,6 +4,7 @@
 //! code: while lines are read, the first entry that is wrong is only kept as pending, and a later line that is no
 //! JSON overrides it. Nothing of an entry is usable before all of its own checks are done.
 
+mod problems;
 pub(crate) mod shape;
 
 use std::collections::HashMap;
@@ -17,10 +18,12 @@ use crate::encode::{Canonical, Segments, entry_line, header_line};
 use crate::error::{Code, Error, Position, Result};
 use crate::json_prefix::{Nesting, Verdict, Why, scan};
 use crate::limits::{MAX_SESSION_FILE_BYTES, MAX_SESSION_LINE_BYTES, MAX_SESSION_RECORDS};
-use crate::linkage::{Violation, first_violation};
+use crate::linkage::{Breach, Violation, first_violation};
 use crate::record::{Entry, Header};
 use crate::tape::Tape;
 use crate::text::{Owner, Text};
+
+pub use problems::problems;
 
 /// A session as it was read from the bytes of a file.
 #[derive(Debug)]
@@ -233,11 +236,18 @@ impl Pass {
 
     /// Reads the line again, since entries do not remember where their values stood.
     fn refuse_linkage(&mut self, violation: Violation) -> Error {
-        let culprit = violation.breach.culprit;
-        let error = violation.breach.into_error();
         let file = Arc::clone(&self.file);
         // The header is the first line, and there are no others between it and the entries.
-        let Some(span) = spans(file.as_str().as_bytes()).nth(violation.entry + 1) else { return error };
+        match spans(file.as_str().as_bytes()).nth(violation.entry + 1) {
+            Some(span) => self.refuse_linkage_in(span, violation.breach),
+            None => violation.breach.into_error(),
+        }
+    }
+
+    fn refuse_linkage_in(&mut self, span: Span, breach: Breach) -> Error {
+        let culprit = breach.culprit;
+        let error = breach.into_error();
+        let file = Arc::clone(&self.file);
         let text = &file.as_str().as_bytes()[span.start..span.end];
         if self.tape.read(text, span.start).is_err() {
             return error;
@@ -273,6 +283,10 @@ impl Span {
             }
         };
         Error::new(Code::InvalidJson, requirement, message).with_position(self.position(self.start + offset))
+    }
+
+    fn refuse_encoding(self, offset: usize) -> Error {
+        not_utf8().with_position(self.position(offset))
     }
 
     /// Whether the line ends in a line feed without a carriage return.
@@ -332,12 +346,13 @@ fn refuse_encoding(mut bytes: Vec<u8>, offset: usize) -> Error {
     if let Err(error) = Pass::new(Owner::plain(earlier)).read_lines() {
         return error;
     }
-    let error =
-        Error::new(Code::InvalidUtf8, "F2", "expected UTF-8, found a byte that continues no character");
-    match span {
-        Some(span) => span.check_length().err().unwrap_or_else(|| error.with_position(span.position(offset))),
-        None => error,
-    }
+    span.map_or_else(not_utf8, |span| {
+        span.check_length().err().unwrap_or_else(|| span.refuse_encoding(offset))
+    })
+}
+
+fn not_utf8() -> Error {
+    Error::new(Code::InvalidUtf8, "F2", "expected UTF-8, found a byte that continues no character")
 }
 
 #[cfg(test)]

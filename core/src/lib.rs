@@ -86,7 +86,7 @@ mod temporary;
 mod text;
 mod tree;
 
-pub use decode::{Decoded, decode};
+pub use decode::{Decoded, decode, problems};
 pub use errno::Errno;
 pub use error::{Code, Error, Position, Result, Stage};
 pub use message::{Arguments, Block, Message};

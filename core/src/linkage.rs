@@ -1,5 +1,6 @@
 //! Tool linkage, per branch: an entry and its ancestors (requirements L1 to L5).
 
+use std::cell::Cell;
 use std::collections::hash_map::{Entry as Slot, HashMap};
 
 use crate::error::{Code, Error, Result};
@@ -39,6 +40,17 @@ pub(crate) enum Culprit {
 /// linear in entries and tool calls, however the branches share call ids.
 pub(crate) fn first_violation(entries: &[Entry], parents: &[Option<u32>]) -> Option<Violation> {
     Walk::new(entries, parents).first_violation(&mut || {})
+}
+
+/// Every violation, but for those below another one or below an entry that is not `known`: what is above these is in doubt.
+pub(crate) fn violations(
+    entries: &[Entry],
+    parents: &[Option<u32>],
+    is_known: impl Fn(usize) -> bool,
+) -> Vec<Violation> {
+    let mut found = Vec::new();
+    Walk::new(entries, parents).run(&mut || {}, is_known, |violation| found.push(violation));
+    found
 }
 
 /// Whether `message` may stand below `parent` in a session whose linkage holds: one walk over the ancestors.
@@ -209,27 +221,42 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// `step` is told of every entry entered and every change made or taken back.
-    fn first_violation(mut self, step: &mut impl FnMut()) -> Option<Violation> {
+    fn first_violation(self, step: &mut impl FnMut()) -> Option<Violation> {
         let mut first: Option<Violation> = None;
+        let before = Cell::new(self.entries.len());
+        // Descendants come later in the file than what they descend from.
+        let is_earlier = |entry| entry < before.get();
+        self.run(step, is_earlier, |violation| {
+            before.set(violation.entry);
+            first = Some(violation);
+        });
+        first
+    }
+
+    /// Reports violations among the entries that are `wanted` and not below others. `step` is told of every entry
+    /// entered and every change made or taken back.
+    fn run(
+        mut self,
+        step: &mut impl FnMut(),
+        is_wanted: impl Fn(usize) -> bool,
+        mut report: impl FnMut(Violation),
+    ) {
         let mut events: Vec<Event> =
             self.roots.iter().rev().map(|&root| Event::Enter(root as usize)).collect();
         while let Some(event) = events.pop() {
             match event {
                 Event::Leave(mark) => self.branch.take_back(mark, step),
-                // Descendants come later in the file than what they descend from.
-                Event::Enter(entry) if first.as_ref().is_some_and(|first| first.entry < entry) => {}
+                Event::Enter(entry) if !is_wanted(entry) => {}
                 Event::Enter(entry) => {
                     step();
                     events.push(Event::Leave(self.branch.log.len()));
                     match self.branch.enter(self.entries[entry].message(), step) {
                         Ok(()) => events.extend(self.children(entry).map(Event::Enter)),
-                        Err(breach) => first = Some(Violation { entry, breach }),
+                        Err(breach) => report(Violation { entry, breach }),
                     }
                 }
             }
         }
-        first
     }
 
     fn children(&self, entry: usize) -> impl Iterator<Item = usize> {
@@ -485,7 +512,7 @@ mod tests {
         let many: Vec<String> = (0..500).map(|at| format!("d{at}")).collect();
         let many: Vec<(&str, &str)> = many.iter().map(|id| (id.as_str(), "n")).collect();
         for message in [assistant(&many), result("c0", "n"), assistant(&[])] {
-            let asked = std::cell::Cell::new(0);
+            let asked = Cell::new(0);
             let parent_of = |at: usize| {
                 asked.set(asked.get() + 1);
                 at.checked_sub(1)

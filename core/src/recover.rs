@@ -158,6 +158,15 @@ pub struct Inspection {
     pub strays: Vec<Stray>,
 }
 
+/// What [`rehearse`] found, and what [`recover`] would do about it.
+#[derive(Debug)]
+pub struct Rehearsal {
+    /// What was seen.
+    pub inspection: Inspection,
+    /// The actions; none where a recovery would refuse.
+    pub actions: Option<&'static [Action]>,
+}
+
 /// What [`recover`] found and did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
@@ -213,6 +222,41 @@ pub fn recover_with<O: FileOps>(ops: O, path: impl AsRef<Path>, choice: Option<C
     let actions = plan(state, choice).ok_or_else(|| refusal(&place, state, &observed))?;
     let did = act::carry_out(&place, &observed.names, actions)?;
     Ok(Recovery { state, did })
+}
+
+/// What [`recover`] would do at `path` now: it looks under the same locks, waits for the same processes, and does
+/// nothing.
+///
+/// # Errors
+/// As [`recover`] before it does anything, but for the refusal of a state; and [`Code::Io`] with `ENAMETOOLONG` where
+/// a file would have to be set aside and the name for that does not fit.
+pub fn rehearse(path: impl AsRef<Path>, choice: Option<Choice>) -> Result<Rehearsal> {
+    rehearse_with(OsFileOps::new(), path, choice)
+}
+
+/// [`rehearse`] on any file operations.
+///
+/// # Errors
+/// As [`rehearse`].
+pub fn rehearse_with<O: FileOps>(
+    ops: O,
+    path: impl AsRef<Path>,
+    choice: Option<Choice>,
+) -> Result<Rehearsal> {
+    let place = Place::open(ops, path.as_ref(), Stage::X2)?;
+    let _guard = place.lock_in_process(Stage::X2)?;
+    let observed = observe::locked(&place, Stage::X2)?;
+    let state = decide(&observed);
+    let actions = plan(state, choice);
+    let sets_aside = |action: &Action| matches!(action, Action::SetAsideCurrent | Action::SetAsideMarker);
+    if actions.is_some_and(|actions| actions.iter().any(sets_aside)) {
+        // No sibling is longer than the name that something is set aside under.
+        place.check_name_length(Stage::X2)?;
+    }
+    let strays = strays::in_place(&place)?;
+    let Observed { current, marker, .. } = observed;
+    let inspection = Inspection { state, current, marker, marker_name: place.marker, strays };
+    Ok(Rehearsal { inspection, actions })
 }
 
 /// What [`recover`] would do in `state`; none where it would refuse.

@@ -15,12 +15,14 @@
 //!
 //! `*` is on the active path, `o` is not. The active path keeps its column; elsewhere the branch with the most
 //! entries does. What leaves a branch off the active path has then at most half of its entries, so that a session at
-//! the ceiling needs thirteen columns at most, whatever its shape. Text from the session is made harmless for terminals: control characters,
+//! the ceiling needs thirteen columns at most, whatever its shape. A long id is shown by its first characters, as many as
+//! tell it from all others, and may be given so. Text from the session is made harmless for terminals: control characters,
 //! bidirectional controls and other invisible characters are shown as escapes.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use annotate_snippets::renderer::{AnsiColor, Effects, Style};
 use serde_json::{Value, json};
 use session_tree::{Block, Entry, Message};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr as _};
@@ -31,27 +33,40 @@ pub struct Options {
     /// Columns of the terminal. Words that do not fit are cut off; ids, marks and at least some words are kept,
     /// so that a row may be longer on a narrow terminal.
     pub width: usize,
+    /// Whether escape sequences colour what deserves a look: the active path, failures, calls without a result.
+    pub color: bool,
 }
 
 impl Default for Options {
-    /// 100 columns.
+    /// 100 columns, no colours.
     fn default() -> Options {
-        Options { width: 100 }
+        Options { width: 100, color: false }
     }
 }
 
-/// No entry has this id.
+/// An id that names no entry, or not one alone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no entry has the id `{}`", shortened(.0, ID_WIDTH))]
-pub struct UnknownEntry(pub String);
+pub enum UnknownEntry {
+    /// No entry has this id, nor does one begin with it.
+    #[error("no entry has the id `{}`", shortened(.0, ID_WIDTH))]
+    Unknown(String),
+    /// The ids of so many entries begin with it.
+    #[error("{count} entries have an id that begins with `{}`", shortened(.id, ID_WIDTH))]
+    Ambiguous {
+        /// The beginning.
+        id: String,
+        /// How many begin so.
+        count: usize,
+    },
+}
 
 /// Draws the tree (requirements T1, T4, T5), or the part of it that begins at `from`, one line an entry.
 ///
-/// `active` is the id of the active leaf. After a load it is the last entry's.
+/// `active` is the id of the active leaf. After a load it is the last entry's. `from` may be the beginning of an id.
 ///
 /// # Errors
 ///
-/// [`UnknownEntry`] if `active` or `from` is the id of no entry.
+/// [`UnknownEntry`] if `active` or `from` names no entry, or `from` several.
 pub fn render(
     entries: &[Entry],
     active: Option<&str>,
@@ -60,13 +75,17 @@ pub fn render(
 ) -> Result<String, UnknownEntry> {
     let forest = Forest::new(entries, active)?;
     let rows = forest.rows(forest.starts(from)?);
+    let labels = forest.labels();
     let drawn = rows.iter().filter_map(|row| row.node);
-    let id_width = drawn.map(|node| shortened(entries[node].id(), ID_WIDTH).width()).max().unwrap_or(0);
+    let id_width = drawn.map(|node| labels[node].width()).max().unwrap_or(0);
     let mut out = String::new();
     for row in rows {
         match row.node {
-            Some(node) => forest.push_entry(&mut out, node, row.column, id_width, options.width),
-            None => push_fork(&mut out, row.column),
+            Some(node) => {
+                let padding = " ".repeat(id_width - labels[node].width());
+                forest.push_entry(&mut out, node, row.column, (&labels[node], &padding), options);
+            }
+            None => push_fork(&mut out, row.column, options),
         }
     }
     Ok(out)
@@ -79,7 +98,7 @@ pub fn render(
 ///
 /// # Errors
 ///
-/// [`UnknownEntry`] if `active` or `from` is the id of no entry.
+/// [`UnknownEntry`] if `active` or `from` names no entry, or `from` several.
 pub fn to_json(entries: &[Entry], active: Option<&str>, from: Option<&str>) -> Result<Value, UnknownEntry> {
     let forest = Forest::new(entries, active)?;
     let mut nodes: Vec<_> = forest.rows(forest.starts(from)?).iter().filter_map(|row| row.node).collect();
@@ -89,6 +108,10 @@ pub fn to_json(entries: &[Entry], active: Option<&str>, from: Option<&str>) -> R
 }
 
 const ID_WIDTH: usize = 36;
+/// Characters of an id that is shown whole in any case.
+const SHORT_ID: usize = 12;
+/// Characters that are shown of a longer one at least.
+const LEAST_ID: usize = 8;
 const CALL_ID_WIDTH: usize = 16;
 const PREVIEW_WIDTH: usize = 80;
 const LEAST_WORDS: usize = 16;
@@ -150,12 +173,48 @@ impl<'a> Forest<'a> {
     }
 
     fn find(&self, id: &str) -> Result<usize, UnknownEntry> {
-        self.places.get(id).copied().ok_or_else(|| UnknownEntry(id.to_owned()))
+        self.places.get(id).copied().ok_or_else(|| UnknownEntry::Unknown(id.to_owned()))
+    }
+
+    /// The entry of this id, else the one whose id begins so.
+    fn find_by_beginning(&self, id: &str) -> Result<usize, UnknownEntry> {
+        let unknown = match self.find(id) {
+            Ok(place) => return Ok(place),
+            Err(unknown) => unknown,
+        };
+        let begins = |place: &usize| !id.is_empty() && self.entries[*place].id().starts_with(id);
+        let found: Vec<usize> = (0..self.entries.len()).filter(begins).collect();
+        match found.as_slice() {
+            [] => Err(unknown),
+            [place] => Ok(*place),
+            many => Err(UnknownEntry::Ambiguous { id: id.to_owned(), count: many.len() }),
+        }
+    }
+
+    /// What is shown of each id: as much as tells it from all others.
+    fn labels(&self) -> Vec<String> {
+        let mut sorted: Vec<usize> = (0..self.entries.len()).collect();
+        sorted.sort_unstable_by_key(|place| self.entries[*place].id());
+        let mut shared = vec![0; self.entries.len()];
+        for pair in sorted.windows(2) {
+            let common = common_characters(self.entries[pair[0]].id(), self.entries[pair[1]].id());
+            for place in pair {
+                shared[*place] = common.max(shared[*place]);
+            }
+        }
+        let label = |(entry, shared): (&Entry, usize)| {
+            let id = entry.id();
+            let told = (shared + 1).max(LEAST_ID);
+            let is_short = id.chars().nth(SHORT_ID).is_none();
+            let end = if is_short { None } else { id.char_indices().nth(told).map(|(end, _)| end) };
+            shortened(&id[..end.unwrap_or(id.len())], ID_WIDTH)
+        };
+        self.entries.iter().zip(shared).map(label).collect()
     }
 
     fn starts(&self, from: Option<&str>) -> Result<Vec<usize>, UnknownEntry> {
         match from {
-            Some(id) => Ok(vec![self.find(id)?]),
+            Some(id) => Ok(vec![self.find_by_beginning(id)?]),
             None => Ok(self.roots().collect()),
         }
     }
@@ -227,37 +286,43 @@ impl<'a> Forest<'a> {
         self.children[node].iter().copied().max_by_key(rank)
     }
 
-    fn push_entry(&self, out: &mut String, node: usize, column: usize, id_width: usize, width: usize) {
-        let entry = &self.entries[node];
-        let id = shortened(entry.id(), ID_WIDTH);
-        let glyph = if self.on_active_path[node] { '*' } else { 'o' };
-        let padding = " ".repeat(id_width - id.width());
-        let role = role_word(entry.message());
-        let head = format!("{}{glyph} {id}{padding}  {role:<9}  ", "| ".repeat(column));
+    fn push_entry(
+        &self,
+        out: &mut String,
+        node: usize,
+        column: usize,
+        (id, padding): (&str, &str),
+        options: Options,
+    ) {
+        let message = self.entries[node].message();
+        let is_active = self.on_active_path[node];
+        let (glyph, path) = if is_active { ("*", ACTIVE) } else { ("o", PLAIN) };
+        let lines = "| ".repeat(column);
+        let role = format!("{padding}  {:<9}  ", role_word(message));
         let marks = self.marks(node);
-        let room = width.saturating_sub(head.width() + marks.width()).max(LEAST_WORDS);
-        let row = format!("{head}{}{marks}", self.words(node, room));
-        writeln!(out, "{}", row.trim_end()).expect("a string takes all");
+        let taken: usize = marks.iter().map(|(_, mark)| mark.width()).sum();
+        let taken = taken + [&lines, glyph, " ", id, &role].iter().map(|part| part.width()).sum::<usize>();
+        let words = self.words(node, options.width.saturating_sub(taken).max(LEAST_WORDS));
+        let tone = if matches!(message, Message::ToolResult { is_error: true, .. }) { FAILED } else { PLAIN };
+        let row = [(LINES, lines), (path, format!("{glyph} {id}")), (PLAIN, role), (tone, words)];
+        let parts = row.into_iter().chain(marks).map(|(style, text)| painted(style, &text, options));
+        writeln!(out, "{}", parts.collect::<String>().trim_end()).expect("a string takes all");
     }
 
-    fn marks(&self, node: usize) -> String {
-        let mut marks = String::new();
+    fn marks(&self, node: usize) -> Vec<(Style, String)> {
+        let mut marks = Vec::new();
         if self.parents[node].is_none() {
-            marks.push_str("  [root]");
+            marks.push((LINES, "  [root]".to_owned()));
         }
         let calls = self.answered[node].len();
         let dangling: Vec<_> = self.dangling(node).collect();
         match dangling.as_slice() {
             [] => {}
-            [id] => {
-                write!(marks, "  [no result: {}]", shortened(id, CALL_ID_WIDTH)).expect("a string takes all");
-            }
-            ids => {
-                write!(marks, "  [no result: {} of {calls} calls]", ids.len()).expect("a string takes all");
-            }
+            [id] => marks.push((DANGLING, format!("  [no result: {}]", shortened(id, CALL_ID_WIDTH)))),
+            ids => marks.push((DANGLING, format!("  [no result: {} of {calls} calls]", ids.len()))),
         }
         if self.leaf == Some(node) {
-            marks.push_str("  [active leaf]");
+            marks.push((ACTIVE, "  [active leaf]".to_owned()));
         }
         marks
     }
@@ -327,8 +392,24 @@ fn assistant_words(content: &[Block], room: usize) -> String {
     if words.is_empty() || calls.is_empty() { words + &calls } else { format!("{words} {calls}") }
 }
 
-fn push_fork(out: &mut String, column: usize) {
-    writeln!(out, "{}|\\", "| ".repeat(column)).expect("a string takes all");
+fn push_fork(out: &mut String, column: usize, options: Options) {
+    let lines = format!("{}|\\", "| ".repeat(column));
+    writeln!(out, "{}", painted(LINES, &lines, options)).expect("a string takes all");
+}
+
+const PLAIN: Style = Style::new();
+const LINES: Style = Style::new().effects(Effects::DIMMED);
+const ACTIVE: Style = AnsiColor::Green.on_default().effects(Effects::BOLD);
+const DANGLING: Style = AnsiColor::Yellow.on_default();
+const FAILED: Style = AnsiColor::Red.on_default();
+
+fn painted(style: Style, text: &str, options: Options) -> String {
+    if options.color && !text.is_empty() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}
+
+/// How many characters two texts begin with in common.
+fn common_characters(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count()
 }
 
 fn role_word(message: &Message) -> &'static str {
@@ -612,7 +693,8 @@ o d  tool       <- bash(c2): done
         for text in texts {
             let tree = entries(&[("a", None, user(&text)), ("b", Some("a"), assistant(&text, &["call"]))]);
             for width in [79, 80, 120] {
-                let picture = render(&tree, Some("b"), None, Options { width }).expect("a known leaf");
+                let picture =
+                    render(&tree, Some("b"), None, Options { width, color: false }).expect("a known leaf");
                 for row in picture.lines() {
                     assert!(row.width() <= width && row.len() < 8 * width, "{row}");
                     assert!(row.contains('…'), "{row}");
@@ -625,9 +707,15 @@ o d  tool       <- bash(c2): done
         }
         let long = assistant(&"word ".repeat(100), &["call-1", "call-2"]);
         let picture =
-            render(&entries(&[("a", None, long)]), None, None, Options { width: 120 }).expect("no leaf");
+            render(&entries(&[("a", None, long)]), None, None, Options { width: 120, color: false })
+                .expect("no leaf");
         assert!(picture.contains("w… -> bash(call-1) -> bash(call-2)  [root]"), "{picture}");
-        let narrow = render(&entries(&[("a", None, user("some words"))]), None, None, Options { width: 0 });
+        let narrow = render(
+            &entries(&[("a", None, user("some words"))]),
+            None,
+            None,
+            Options { width: 0, color: false },
+        );
         assert_eq!(narrow.as_deref(), Ok("o a  user       some words  [root]\n"));
     }
 
@@ -688,11 +776,54 @@ o d  tool       <- bash(c2): done
         assert_eq!(part["nodes"], json!([wanted["nodes"][1], wanted["nodes"][3]]));
     }
 
+    // Requirement: T1
+    #[test]
+    fn a_long_id_is_shown_and_found_by_as_much_as_tells_it_from_others() {
+        let ids = [
+            "0123456789-abc",
+            "0123456789-abd",
+            "9876543210-xyz",
+            "0123456789",
+            "漢漢漢漢漢漢漢漢漢漢漢漢漢漢",
+        ];
+        let tree = entries(&ids.map(|id| (id, None, user("x"))));
+        let picture = drawn(&tree);
+        let shown: Vec<&str> = picture.lines().filter_map(|row| row.split_whitespace().nth(1)).collect();
+        assert_eq!(shown, ["0123456789-abc", "0123456789-abd", "98765432", "0123456789", "漢漢漢漢漢漢漢漢"]);
+        let from = |id| render(&tree, None, Some(id), Options::default());
+        assert_eq!(from("98").map(|picture| picture.lines().count()), Ok(1));
+        assert!(from("0123456789").is_ok_and(|picture| picture.starts_with("o 0123456789 ")));
+        assert_eq!(
+            from("0123456789-"),
+            Err(UnknownEntry::Ambiguous { id: "0123456789-".to_owned(), count: 2 })
+        );
+        assert_eq!(from("").err().map(|error| error.to_string()).as_deref(), Some("no entry has the id ``"));
+        assert_eq!(to_json(&tree, None, Some("98")).expect("an id")["nodes"][0]["id"], ids[2]);
+    }
+
+    #[test]
+    fn colours_add_nothing_but_themselves() {
+        let tree = entries(&[
+            ("a", None, assistant("look", &["c1", "c2"])),
+            ("b", Some("a"), result("c1", "gone", true)),
+            ("c", Some("a"), user("")),
+        ]);
+        let paint =
+            |color| render(&tree, Some("c"), None, Options { width: 80, color }).expect("a known leaf");
+        let (plain, colored) = (paint(false), paint(true));
+        assert!(colored.contains("\u{1b}[33m  [no result: c2]\u{1b}[0m") && !plain.contains('\u{1b}'));
+        let mut parts = colored.split('\u{1b}');
+        let bare = parts.next().map(str::to_owned).into_iter();
+        let bare: String =
+            bare.chain(parts.filter_map(|part| Some(part.split_once('m')?.1.to_owned()))).collect();
+        assert_eq!(bare, plain);
+    }
+
     // Requirement: T2
     #[test]
     fn an_unknown_id_is_an_error_and_no_session_is_an_empty_drawing() {
         let tree = entries(&[("a", None, user("x"))]);
-        let unknown = || UnknownEntry("\u{1b}b".to_owned());
+        let unknown = || UnknownEntry::Unknown("\u{1b}b".to_owned());
         assert_eq!(render(&tree, Some("\u{1b}b"), None, Options::default()), Err(unknown()));
         assert_eq!(to_json(&tree, None, Some("\u{1b}b")), Err(unknown()));
         assert_eq!(unknown().to_string(), r"no entry has the id `\u{1b}b`");

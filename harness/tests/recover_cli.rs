@@ -400,3 +400,125 @@ fn names_and_contents_that_a_terminal_would_obey_are_escaped() {
         }
     }
 }
+
+// Requirement: X2
+#[test]
+fn a_choice_that_decides_nothing_is_told_aloud() {
+    let older = || Ground::new(Some(&session(&["a"])), Some(&session(&["a", "b"])));
+    let loud = "`--choose current` decides nothing here";
+    for more in [&["--dry-run"][..], &[]] {
+        let ground = older();
+        let told = ground.run(&[&["recover", "--choose", "current"], more].concat());
+        assert_eq!(told.status, Some(0));
+        assert!(told.out.contains(loud), "{}", told.out);
+        let ground = older();
+        let object = ground.run(&[&["recover", "--choose", "current", "--json"], more].concat()).json();
+        assert_eq!(object["choice"], json!({"name": "current", "is": "not-needed"}));
+    }
+    let plain = older().run(&["recover"]);
+    assert!(!plain.out.contains("decides nothing"), "{}", plain.out);
+
+    let ground = Ground::new(Some(&session(&["a", "b"])), Some(&session(&["a", "c"])));
+    for more in [&["--dry-run"][..], &[]] {
+        let refused = ground.run(&[&["recover", "--set-aside"], more].concat());
+        assert_eq!(refused.status, Some(1));
+        assert!(refused.out.contains("`--set-aside` does not resolve this state"), "{}", refused.out);
+        let object = ground.run(&[&["recover", "--set-aside", "--json"], more].concat()).json();
+        assert_eq!(object["choice"], json!({"name": "set-aside", "is": "no-help"}));
+    }
+    let object = ground.run(&["recover", "--choose", "marker", "--json"]).json();
+    assert_eq!(object["choice"], json!({"name": "marker", "is": "used"}));
+}
+
+// Requirement: X1, X2
+#[test]
+fn a_dry_run_fails_where_the_recovery_would() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (fits, too_long) = ("n".repeat(186), "n".repeat(187));
+    for (name, status) in [(fits, Some(0)), (too_long, Some(3))] {
+        let path = directory.path().join(&name);
+        let marker = directory.path().join(format!("{name}.pify-session-recovery"));
+        fs::write(&path, session(&["a"])).expect("a session");
+        fs::write(&marker, session(&["a", "b"])).expect("a marker");
+        let both = [&["recover", "--dry-run", "--json"][..], &["recover", "--json"]];
+        for arguments in both {
+            let ran = run(directory.path(), arguments, path.as_os_str());
+            assert_eq!(ran.status, status, "{arguments:?} {}", ran.out);
+            if status == Some(3) {
+                assert_eq!(ran.json()["errno"], "ENAMETOOLONG");
+                assert!(ran.json()["help"].as_str().is_some_and(|help| help.contains("shorter names")));
+                assert_eq!(fs::read(&path).expect("the session"), session(&["a"]));
+                assert!(marker.exists());
+            }
+        }
+    }
+}
+
+// Requirement: S8, X1, X2
+#[test]
+fn a_session_that_another_process_has_locked_is_told_by_all_three() {
+    let ground = Ground::new(Some(&session(&["a", "b"])), Some(&session(&["a"])));
+    let locked = |ground: &Ground| ground.run(&["inspect", "--json"]).json()["locked"].clone();
+    assert_eq!(locked(&ground), json!(false));
+    let live = File::open(&ground.path).expect("the session");
+    flock(&live, FlockOperation::NonBlockingLockExclusive).expect("a lock");
+    assert_eq!(locked(&ground), json!(true));
+    let told = ground.run(&["inspect"]);
+    assert!(told.out.contains("another process has the session locked at this moment"), "{}", told.out);
+    for arguments in [&["recover", "--json"][..], &["recover", "--dry-run", "--json"]] {
+        let refused = ground.run(arguments);
+        assert_eq!(refused.status, Some(1), "{arguments:?}");
+        assert_eq!(
+            (&refused.json()["errno"], &refused.json()["in_flight"]),
+            (&json!("EAGAIN"), &json!(true))
+        );
+    }
+    assert!(ground.marker().exists());
+    drop(live);
+    assert_eq!(ground.run(&["recover", "--dry-run"]).status, Some(0));
+    assert_eq!(ground.run(&["recover"]).status, Some(0));
+}
+
+// Requirement: S3, X1
+#[test]
+fn a_directory_behind_a_link_is_told_with_its_own_path() {
+    let ground = Ground::new(Some(&session(&["a"])), None);
+    let link = ground.directory.path().join("link");
+    symlink(".", &link).expect("a link");
+    let real = ground.path.canonicalize().expect("a path");
+    for arguments in
+        [&["inspect"][..], &["recover"], &["recover", "--dry-run"], &["recover", "--remove-strays"]]
+    {
+        let failed = run(ground.directory.path(), arguments, link.join("session.jsonl").as_os_str());
+        assert_eq!(failed.status, Some(3), "{arguments:?}");
+        assert!(failed.err.contains("SESSION_ROOT_CHANGED"), "{}", failed.err);
+        assert!(
+            failed.err.contains(&format!("give the path without it, {}\n", real.display())),
+            "{}",
+            failed.err
+        );
+    }
+}
+
+// Requirement: X2
+#[test]
+fn after_a_recovery_a_person_knows_how_to_go_on() {
+    for Case { state, current, marker, alone, choice, .. } in cases() {
+        let ground = Ground::new(current.as_deref(), marker.as_deref());
+        let arguments = match (alone, choice) {
+            (Some([]), _) | (None, None) => continue,
+            (Some(_), _) => vec!["recover"],
+            (None, Some((arguments, _))) => [&["recover"], arguments].concat(),
+        };
+        let done = ground.run(&arguments);
+        let next = if ground.path.exists() {
+            "the session loads again"
+        } else {
+            "a session can be created here again"
+        };
+        assert!(done.out.contains(&format!("\n{next}\n")), "{state}: {}", done.out);
+        if let Some(aside) = ground.names().into_iter().find(|name| name.contains("-aside-")) {
+            assert!(done.out.contains(&format!("/{aside}\n")), "{state}: {}", done.out);
+        }
+    }
+}

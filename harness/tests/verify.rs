@@ -19,6 +19,11 @@ use session_harness::generate::{self, Shape};
 use tempfile::TempDir;
 use unicode_width::UnicodeWidthStr as _;
 
+#[path = "verify/all.rs"]
+mod all;
+#[path = "verify/by_hand.rs"]
+mod by_hand;
+
 const HEADER: &str = r#"{"type":"session","version":1,"id":"s","createdAt":"2025-01-01T00:00:00.000Z"}"#;
 const LINE_LIMIT: usize = 65_536;
 const FILE_LIMIT: usize = 4_194_304;
@@ -552,10 +557,13 @@ fn a_recovery_marker_is_refused_with_the_way_out() {
     check_path(&path, refused_whole("SESSION_ROLLBACK_FAILED"), harness);
     let words = finish(harness().arg("verify").arg(&path));
     assert!(
-        words.out().contains("help: inspect the session's recovery marker and recover"),
+        words.out().contains("inspect says interrupted-before-rename: ")
+            && words.out().contains(&format!("`session-harness recover {}`", path.display())),
         "{}",
         words.out()
     );
+    let json = finish(harness().args(["verify", "--json"]).arg(&path)).json();
+    assert_eq!(json["state"], "interrupted-before-rename");
     assert!(words.out().contains("note: about ") && words.out().contains(".pify-session-recovery\n"));
 }
 
@@ -780,7 +788,8 @@ fn the_json_of_a_verdict_has_exactly_its_fields() {
         json!({"file": good.to_str(), "ok": true, "entries": 1, "leaf": "e1", "torn_tail": 3}),
         json!({"file": bad.to_str(), "ok": false, "code": "SESSION_INVALID_JSON", "line": 3, "column": 1,
                "offset": offset, "requirement": "F4",
-               "message": "expected one JSON value, found a byte that none has here"}),
+               "message": "expected one JSON value, found a byte that none has here",
+               "help": "restore the file from a copy; a complete line that is not JSON is damage, not a torn tail"}),
     ];
     assert_eq!(values, wanted);
 

@@ -5,6 +5,7 @@ mod classify;
 mod crash;
 mod decode;
 mod tree;
+mod verify;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ fn main() {
     decode::benches(&mut criterion);
     append::benches(&mut criterion);
     tree::benches(&mut criterion);
+    verify::benches(&mut criterion);
     crash::benches(&mut criterion);
     criterion.final_summary();
 }

@@ -121,6 +121,15 @@ impl<'a> Line<'a> {
         Ok(ReadEntry { entry: Entry::new(id, parent, timestamp, message), id_at, parent_at })
     }
 
+    /// The value of a member of the line's object, if it is a string.
+    pub(crate) fn string_of(&self, name: &str) -> Option<String> {
+        if self.tape.token(ROOT).kind != Kind::Object {
+            return None;
+        }
+        let value = self.member(ROOT, name).filter(|&value| self.tape.token(value).kind == Kind::String)?;
+        Some(self.value(value)?.into_owned())
+    }
+
     /// Where the culprit of a broken linkage stands in this line, which has been read as an entry before.
     pub(crate) fn culprit(&self, culprit: Culprit) -> usize {
         let member = |object, name| self.member(object, name);

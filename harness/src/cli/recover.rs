@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use rustix::fs::{self, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use serde_json::Value;
-use session_tree::recover::{self as core, Choice, Inspection, State, Stray};
+use session_tree::recover::{self as core, Choice, Inspection, Rehearsal, State, Stray};
 use session_tree::{Code, Error};
 
 use super::{CliError, screen};
@@ -74,9 +76,10 @@ pub(super) fn inspect(options: &Inspect) -> Result<Exit, CliError> {
     let file = &options.file;
     match core::inspect(file) {
         Ok(inspection) => {
+            let is_held = inspection.state != State::CommitInFlight && is_held(file);
             let told = Told {
-                text: text::inspection(file, &inspection),
-                json: json::inspection(file, &inspection),
+                text: text::inspection(file, &inspection) + text::held(is_held),
+                json: json::with_held(json::inspection(file, &inspection), is_held),
                 exit: match inspection.state {
                     State::Clean | State::Absent => Exit::Holds,
                     _ => Exit::Violations,
@@ -94,38 +97,71 @@ pub(super) fn recover(options: &Recover) -> Result<Exit, CliError> {
     if options.remove_strays {
         return remove_strays(file, options.dry_run, options.json);
     }
-    if options.dry_run {
-        return match core::inspect(file) {
-            Ok(inspection) => would(file, &inspection, choice).tell(options.json),
-            Err(error) => failed(file, &error, None, options.json),
-        };
-    }
-    match core::recover(file, choice) {
-        Ok(recovery) => {
+    let told = if options.dry_run {
+        core::rehearse(file, choice).map(|rehearsal| would(file, &rehearsal, choice))
+    } else {
+        core::recover(file, choice).map(|recovery| {
             let now = core::inspect(file).ok();
-            let told = Told {
-                text: text::recovery(file, &recovery, now.as_ref()),
-                json: json::recovery(file, &recovery, now.as_ref()),
+            Told {
+                text: text::recovery(file, &recovery, choice, now.as_ref()),
+                json: json::recovery(file, &recovery, choice, now.as_ref()),
                 exit: Exit::Holds,
-            };
-            told.tell(options.json)
-        }
+            }
+        })
+    };
+    match told {
+        Ok(told) => told.tell(options.json),
         Err(error) => {
             // What stands there, so that the refusal can say what to do about it.
             let inspection = core::inspect(file).ok();
             let refused = inspection.filter(|inspection| is_refusal(&error, inspection.state, choice));
-            failed(file, &error, refused.as_ref(), options.json)
+            failed(file, &error, refused.as_ref().map(|inspection| (inspection, choice)), options.json)
         }
     }
 }
 
-fn would(file: &Path, inspection: &Inspection, choice: Option<Choice>) -> Told {
-    let plan = core::plan(inspection.state, choice);
+fn would(file: &Path, rehearsal: &Rehearsal, choice: Option<Choice>) -> Told {
     Told {
-        text: text::plan(file, inspection, plan),
-        json: json::plan(file, inspection, plan),
-        exit: if plan.is_some() { Exit::Holds } else { Exit::Violations },
+        text: text::plan(file, rehearsal, choice),
+        json: json::plan(file, rehearsal, choice),
+        exit: if rehearsal.actions.is_some() { Exit::Holds } else { Exit::Violations },
     }
+}
+
+/// What becomes of a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It decides.
+    Used,
+    /// The state is resolved without one.
+    NotNeeded,
+    /// The state is not resolved by this one.
+    NoHelp,
+}
+
+impl Use {
+    fn of(choice: Choice, state: State) -> Use {
+        match (core::plan(state, None), core::plan(state, Some(choice))) {
+            (Some(_), _) => Use::NotNeeded,
+            (None, Some(_)) => Use::Used,
+            (None, None) => Use::NoHelp,
+        }
+    }
+
+    fn token(self) -> &'static str {
+        match self {
+            Use::Used => "used",
+            Use::NotNeeded => "not-needed",
+            Use::NoHelp => "no-help",
+        }
+    }
+}
+
+/// Whether another process has locked the session file at this moment: a recovery would wait for it.
+fn is_held(file: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let Ok(opened) = fs::open(file, flags, Mode::empty()) else { return false };
+    matches!(fs::flock(&opened, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
 }
 
 fn remove_strays(file: &Path, dry_run: bool, as_json: bool) -> Result<Exit, CliError> {
@@ -166,13 +202,18 @@ impl Told {
     }
 }
 
+/// What a recovery says no to, and the choice that it was given.
+type Refused<'a> = (&'a Inspection, Option<Choice>);
+
 /// An error on standard error, or as JSON on standard output. With what was inspected where it is a refusal.
-fn failed(file: &Path, error: &Error, refused: Option<&Inspection>, as_json: bool) -> Result<Exit, CliError> {
+fn failed(file: &Path, error: &Error, refused: Option<Refused<'_>>, as_json: bool) -> Result<Exit, CliError> {
     let exit = if refused.is_some() || error.in_flight() { Exit::Violations } else { Exit::Harness };
     if !as_json {
-        screen::is_read(io::stderr().lock().write_all(text::error(error, refused).as_bytes()))?;
+        let text = text::error(file, error, refused.is_some());
+        screen::is_read(io::stderr().lock().write_all(text.as_bytes()))?;
     }
-    let text = refused.map(|inspection| text::inspection(file, inspection)).unwrap_or_default();
+    let text =
+        refused.map(|(inspection, choice)| text::refusal(file, inspection, choice)).unwrap_or_default();
     Told { text, json: json::error(file, error, refused), exit }.tell(as_json)
 }
 

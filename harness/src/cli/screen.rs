@@ -25,7 +25,7 @@ pub(super) fn canvas(stream: &(impl RawStream + AsFd), color: ColorChoice) -> Ca
 }
 
 /// The columns of the terminal behind the stream.
-pub(super) fn columns(stream: &impl AsFd) -> usize {
+fn columns(stream: &impl AsFd) -> usize {
     match tcgetwinsize(stream) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
         _ => COLUMNS,

@@ -8,7 +8,7 @@ use session_tree::Store;
 
 use super::CliError;
 use super::screen;
-use crate::diagnose::{Verdict, harmless};
+use crate::diagnose::{Canvas, Verdict, harmless};
 use crate::exit_code::Exit;
 use crate::tree_view;
 
@@ -20,10 +20,10 @@ pub(super) struct Tree {
     /// One JSON object: the active leaf and the nodes in stored order.
     #[arg(long)]
     json: bool,
-    /// Only the part that begins at this entry.
+    /// Only the part that begins at this entry; the first characters of its id are enough where no other begins so.
     #[arg(long, value_name = "ID")]
     from: Option<String>,
-    /// Whether a diagnosis is coloured.
+    /// Whether drawing and diagnosis are coloured.
     #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
 }
@@ -38,7 +38,7 @@ pub(super) fn tree(options: &Tree) -> Result<Exit, CliError> {
     match &loaded {
         Ok(store) if options.json => harmless::write_json(&mut text, &to_json(store, options)?)?,
         Ok(store) => {
-            text.extend(render(store, options, screen::columns(&out))?.into_bytes());
+            text.extend(render(store, options, screen::canvas(&out, options.color))?.into_bytes());
             screen::is_read(err.write_all(verdict.torn_tail(canvas).unwrap_or_default().as_bytes()))?;
         }
         Err(_) if options.json => harmless::write_json(&mut text, &verdict.to_json())?,
@@ -59,8 +59,8 @@ fn to_json(store: &Store, options: &Tree) -> Result<serde_json::Value, CliError>
     Ok(tree_view::to_json(&entries, leaf, options.from.as_deref())?)
 }
 
-fn render(store: &Store, options: &Tree, width: usize) -> Result<String, CliError> {
+fn render(store: &Store, options: &Tree, Canvas { color, width }: Canvas) -> Result<String, CliError> {
     let entries = store.entries();
     let leaf = entries.last().map(session_tree::Entry::id);
-    Ok(tree_view::render(&entries, leaf, options.from.as_deref(), tree_view::Options { width })?)
+    Ok(tree_view::render(&entries, leaf, options.from.as_deref(), tree_view::Options { width, color })?)
 }

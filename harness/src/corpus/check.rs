@@ -196,7 +196,7 @@ pub(super) fn changed(before: &[Seen], after: &[Seen]) -> Option<String> {
     let (one, other) = before.iter().zip(after).find(|(one, other)| one != other)?;
     let what =
         if one.bytes == other.bytes { "is another file or has another mode" } else { "has other bytes" };
-    Some(format!("{:?} {what}", one.name))
+    Some(format!("{} {what}", one.name.display()))
 }
 
 fn judge(observed: &Observed, expected: &Expected, input: &[u8], canonical: &[u8]) -> Result<(), String> {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 use session_tree::file_ops::FileKind;
 
@@ -114,7 +115,7 @@ impl<'a> Play<'a> {
             }
             Step::Write(name, bytes) => outsider.write_file(&self.path(name), &self.case.expand(bytes)?)?,
             Step::Overwrite(name, bytes) => {
-                outsider.overwrite(&self.path(name), &self.case.expand(bytes)?)?
+                outsider.overwrite(&self.path(name), &self.case.expand(bytes)?)?;
             }
             Step::Remove(name) => outsider.remove(&self.path(name))?,
             Step::Rename(from, to) => outsider.rename(&self.path(from), &self.path(to))?,
@@ -236,8 +237,8 @@ impl<'a> Play<'a> {
                 shows_session(answer, &session)?;
             }
             if let Some(leaf) = leaf {
-                let shown = answer.leaf.as_ref().ok_or("the answer has no leaf")?;
-                expect(shown == leaf, || format!("expected the leaf {leaf:?}, shown {shown:?}"))?;
+                let shown = Value::from(answer.leaf.clone().ok_or("the answer has no leaf")?);
+                expect(shown == *leaf, || format!("expected the leaf {leaf}, shown {shown}"))?;
             }
             if let Some(state) = state {
                 let shown = answer.state.as_ref().ok_or("the answer has no state")?;

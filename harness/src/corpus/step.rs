@@ -83,15 +83,16 @@ pub struct Success {
     pub lines: Option<Input>,
     /// Header, entries and leaf, as the canonical bytes of a session whose last entry is the leaf.
     pub session: Option<Input>,
-    /// The leaf.
+    /// The leaf: an id, or null for none.
     #[serde(default, deserialize_with = "present")]
-    pub leaf: Option<Option<String>>,
+    pub leaf: Option<Value>,
     /// The state that an inspection or a recovery found.
     pub state: Option<String>,
 }
 
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+/// A null that is given is not the same as a member that is not.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 impl Step {

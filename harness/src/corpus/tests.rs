@@ -23,11 +23,14 @@ fn read_text(text: &str) -> Result<Case, String> {
     read_case("conformance/a/b", text.as_bytes(), &Arc::new(Files::default()))
 }
 
+type Alter = fn(&mut Reply);
+type Act = fn(&Outsider, &Path);
+
 /// How a store misbehaves: it acts on the files after a call, or gives another reply than it should.
 #[derive(Clone, Copy)]
 enum Lie {
-    Files(&'static str, fn(&Outsider, &Path)),
-    Reply(&'static str, fn(&mut Reply)),
+    Files(&'static str, Act),
+    Reply(&'static str, Alter),
 }
 
 struct Liar {
@@ -109,7 +112,7 @@ fn an_honest_store_passes() {
 #[test]
 fn a_load_that_shows_something_else_is_caught() {
     let case = accepted();
-    let lies: [(fn(&mut Reply), &str); 7] = [
+    let lies: [(Alter, &str); 7] = [
         (|reply| change_answer(reply, |answer| answer.header.as_mut().unwrap().id.push('!')), "the header"),
         (
             |reply| change_answer(reply, |answer| drop(answer.entries.as_mut().unwrap().pop())),
@@ -122,7 +125,7 @@ fn a_load_that_shows_something_else_is_caught() {
         ),
         (
             |reply| {
-                change_answer(reply, |answer| answer.entries.as_mut().unwrap()[1].message = "{}".to_owned())
+                change_answer(reply, |answer| answer.entries.as_mut().unwrap()[1].message = "{}".to_owned());
             },
             "entry 2",
         ),
@@ -161,7 +164,7 @@ fn a_refusal_with_another_code_or_line_is_caught() {
 
 #[test]
 fn a_load_that_changes_the_directory_is_caught() {
-    let acts: [fn(&Outsider, &Path); 5] = [
+    let acts: [Act; 5] = [
         |outsider, session| outsider.truncate(session, 3).unwrap(),
         |outsider, session| outsider.write_file(session, &outsider.read(session).unwrap()).unwrap(),
         |outsider, session| outsider.chmod(session, 0o600).unwrap(),
@@ -175,7 +178,7 @@ fn a_load_that_changes_the_directory_is_caught() {
 
 #[test]
 fn a_flush_that_writes_something_else_is_caught() {
-    let acts: [fn(&Outsider, &Path); 2] = [
+    let acts: [Act; 2] = [
         |outsider, session| outsider.truncate(session, 3).unwrap(),
         |outsider, session| outsider.overwrite(session, b"{ ").unwrap(),
     ];
@@ -241,7 +244,7 @@ fn a_script_is_violated_where_an_answer_or_the_disk_is_not_as_expected() {
         ),
         (
             Lie::Reply("entries", |reply| {
-                change_answer(reply, |answer| answer.entries.as_mut().unwrap().clear())
+                change_answer(reply, |answer| answer.entries.as_mut().unwrap().clear());
             }),
             "step 3, entries: expected 1 entries, shown 0",
         ),

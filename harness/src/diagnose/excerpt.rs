@@ -1,15 +1,10 @@
-//! The part of a line around a place, read without reading the line.
+//! The part of a line around a place.
 //!
-//! The file may be of any size, and may be changing: what is read is a window of fixed size around the place, and
-//! what does not look like the line any more is not shown.
+//! The file may have changed since the place was found: what does not look like the line any more is not shown.
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::Path;
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{self, FileType, Mode, OFlags};
-use rustix::io::pread;
 use session_tree::Position;
 
 use super::harmless::{Piece, pieces};
@@ -22,17 +17,14 @@ pub(super) struct Excerpt {
     pub(super) caret: Range<usize>,
 }
 
-/// The line around `position` in at most about `room` columns. None where the file cannot be read, or has no such
-/// line any more.
-pub(super) fn around(path: &Path, position: Position, room: usize) -> Option<Excerpt> {
-    Some(Window::read(&open(path)?.0, position)?.excerpt(room))
+/// The line of `file` around `position` in at most about `room` columns. None where the file has no such line.
+pub(super) fn around(file: &[u8], position: Position, room: usize) -> Option<Excerpt> {
+    Some(Window::new(file, position)?.excerpt(room))
 }
 
-/// The end of the file, whose last line is `line` and has `bytes` bytes and no line feed.
-pub(super) fn at_end(path: &Path, line: usize, bytes: usize, room: usize) -> Option<Excerpt> {
-    let (file, size) = open(path)?;
-    let end = usize::try_from(size).ok()?;
-    Some(Window::read(&file, Position { line, column: bytes + 1, offset: end })?.excerpt(room))
+/// The end of `file`, whose last line is `line` and has `bytes` bytes and no line feed.
+pub(super) fn at_end(file: &[u8], line: usize, bytes: usize, room: usize) -> Option<Excerpt> {
+    around(file, Position { line, column: bytes + 1, offset: file.len() }, room)
 }
 
 /// Bytes before and after the place. Characters have at most four, so more than enough for a terminal's width.
@@ -40,15 +32,6 @@ const REACH: usize = 512;
 /// Bytes of a character after the first.
 const MOST_CONTINUATION_BYTES: usize = 3;
 const MARK: &str = "…";
-
-/// The file and its size, if it is a regular one. Follows no symbolic link and waits for nobody, as a load does.
-fn open(path: &Path) -> Option<(OwnedFd, u64)> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = fs::open(path, flags, Mode::empty()).ok()?;
-    let stat = fs::fstat(&file).ok()?;
-    let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    is_regular.then_some((file, u64::try_from(stat.st_size).ok()?))
-}
 
 /// Bytes of one line around a place in it.
 struct Window {
@@ -60,17 +43,14 @@ struct Window {
 }
 
 impl Window {
-    fn read(file: &OwnedFd, position: Position) -> Option<Window> {
+    fn new(file: &[u8], position: Position) -> Option<Window> {
         let Position { column, offset, .. } = position;
         let line_start = offset.checked_sub(column.checked_sub(1)?)?;
         let start = line_start.max(offset.saturating_sub(REACH));
-        // The byte before shows whether a line still starts there.
-        let from = start.saturating_sub(1);
-        let mut bytes = read_at(file, from, offset + REACH - from)?;
-        let before: Vec<u8> = bytes.drain(..(start - from).min(bytes.len())).collect();
-        if start == line_start && start > 0 && before != b"\n" {
+        if start == line_start && start > 0 && file.get(start - 1) != Some(&b'\n') {
             return None;
         }
+        let mut bytes = file.get(start..file.len().min(offset + REACH))?.to_vec();
         let at = offset - start;
         if bytes.get(..at)?.contains(&b'\n') {
             return None;
@@ -160,22 +140,6 @@ fn fitting<'a>(pieces: impl Iterator<Item = &'a Piece>, room: usize) -> usize {
         .count()
 }
 
-/// At most `length` bytes; fewer at the end of the file, or where reading fails.
-fn read_at(file: &OwnedFd, from: usize, length: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match pread(file, &mut bytes[filled..], (from + filled) as u64) {
-            Ok(0) => break,
-            Ok(taken) => filled += taken,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return None,
-        }
-    }
-    bytes.truncate(filled);
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,10 +151,7 @@ mod tests {
         offset: usize,
         room: usize,
     ) -> Option<(String, String)> {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("f");
-        std::fs::write(&path, file).expect("a file");
-        let excerpt = around(&path, Position { line, column, offset }, room)?;
+        let excerpt = around(file, Position { line, column, offset }, room)?;
         let caret = excerpt.text[excerpt.caret].to_owned();
         Some((excerpt.text, caret))
     }
@@ -240,10 +201,5 @@ mod tests {
         assert_eq!(shown(b"one two", 2, 2, 5, 40), None, "no line starts there");
         assert_eq!(shown(b"one\nt\no", 2, 3, 6, 40), None, "the line ends before");
         assert_eq!(shown(b"one", 1, 9, 2, 40), None, "no such place");
-        assert_eq!(
-            around(Path::new("/nowhere/at/all"), Position { line: 1, column: 1, offset: 0 }, 40),
-            None
-        );
-        assert_eq!(around(Path::new("/dev/zero"), Position { line: 1, column: 1, offset: 0 }, 40), None);
     }
 }

@@ -35,6 +35,17 @@ pub fn shortened(bytes: &[u8], columns: usize) -> String {
     fitting.collect::<String>() + "…"
 }
 
+/// The path as a shell takes it, or `FILE` where it cannot be typed as it stands.
+pub fn shell_word(file: &Path) -> String {
+    let shown = path(file);
+    if file.to_str() != Some(shown.as_str()) {
+        return "FILE".to_owned();
+    }
+    let word = if shown.starts_with('-') { format!("./{shown}") } else { shown };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/+,:@%".contains(&byte);
+    if word.bytes().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
 /// Writes `value` as JSON on one line, with what a terminal might act on as `\u` escapes: the same value to every
 /// parser.
 ///
@@ -136,6 +147,20 @@ mod tests {
         assert_eq!(shortened(b"\x1b\x1b", 8), r"\u{1b}…");
         let marks = "a".to_owned() + &"\u{301}".repeat(1_000);
         assert!(shortened(marks.as_bytes(), 10).len() < 100);
+    }
+
+    #[test]
+    fn a_path_is_shown_as_a_shell_takes_it() {
+        for (path, word) in [
+            ("a/b.jsonl", "a/b.jsonl"),
+            ("-x", "./-x"),
+            ("my session.jsonl", "'my session.jsonl'"),
+            ("it's", r"'it'\''s'"),
+            ("$(reboot)", "'$(reboot)'"),
+            ("a\u{1b}[2J", "FILE"),
+        ] {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
     }
 
     #[test]

@@ -1,15 +1,98 @@
 //! What a requirement says, in a line that helps whoever reads a refusal.
 
-use session_tree::{Code, Error, Stage};
+use std::fs;
+use std::path::Path;
 
+use session_tree::recover::{Choice, State, plan};
+use session_tree::{Code, Errno, Error, Stage};
+
+use super::harmless;
 use crate::requirement;
 
-/// What to do next, as a fragment.
-pub(super) fn help(error: &Error) -> &'static str {
-    match (error.code(), error.requirement(), error.stage()) {
+/// What to do next about a refusal of `path`, as a fragment.
+pub(crate) fn help(error: &Error, path: &Path) -> String {
+    match (error.code(), error.stage(), error.errno()) {
         // A look before anything was read: nothing changed, the path names something else from the beginning.
-        (Code::FileChanged, "S2", Some(Stage::V3 | Stage::V4)) => "give the path of the session file itself",
-        _ => error.help(),
+        (Code::FileChanged, Some(Stage::V3 | Stage::V4), _) => instead_of(path),
+        (Code::RootChanged, ..) => instead_of_parent(path),
+        (Code::FileTooLarge, Some(Stage::V3 | Stage::V4), _) => {
+            "no store lets a session grow so large: see whether several files were joined, or this is none".to_owned()
+        }
+        (Code::Io, Some(Stage::V1 | Stage::X1 | Stage::X2 | Stage::X3), Some(Errno::ENOENT)) => {
+            "check the path: its directory is not there".to_owned()
+        }
+        (Code::Io, Some(Stage::V3), Some(Errno::ENOENT)) => {
+            "check the path: nothing has that name, and no recovery marker stands beside it".to_owned()
+        }
+        (Code::Io, _, Some(Errno::EACCES)) => {
+            "ask whoever owns the file or a directory above it for the right to read it, as `ls -l` and `ls -ld` show"
+                .to_owned()
+        }
+        (Code::Io, Some(Stage::X2), Some(Errno::ENAMETOOLONG)) => {
+            "nothing was done: what is set aside gets a name that is 69 bytes longer, which does not fit here; give session \
+             and marker shorter names first, `mv SESSION SHORT` and `mv SESSION.pify-session-recovery \
+             SHORT.pify-session-recovery`, then recover SHORT"
+                .to_owned()
+        }
+        _ => error.help().to_owned(),
+    }
+}
+
+/// Which command is next where a recovery marker made a load refuse and an inspection says `state`.
+pub(super) fn way_out(state: State, path: &Path) -> String {
+    let file = harmless::shell_word(path);
+    match state {
+        State::Clean | State::Absent => "the marker is gone by now: load again".to_owned(),
+        State::CommitInFlight => "wait for the other process's commit, then try again".to_owned(),
+        State::Foreign => {
+            format!("see what that is and move it away yourself: `session-harness inspect {file}`")
+        }
+        _ if plan(state, None).is_some() => format!(
+            "nothing has to be guessed: `session-harness recover {file}` resolves it, and with `--dry-run` only says how"
+        ),
+        _ if Choice::ALL.iter().any(|choice| plan(state, Some(*choice)).is_some()) => {
+            format!(
+                "choose what goes on: `session-harness inspect {file}` shows what each file holds, and the commands"
+            )
+        }
+        _ => "restore the session from a copy; nothing here loads, and no recovery removes any of it"
+            .to_owned(),
+    }
+}
+
+/// The path that was probably meant, where `path` names no regular file.
+fn instead_of(path: &Path) -> String {
+    let kind = fs::symlink_metadata(path).ok().map(|metadata| metadata.file_type());
+    match (kind, fs::canonicalize(path)) {
+        (Some(kind), Ok(target)) if kind.is_symlink() => {
+            format!("a link is not followed: give the path that it leads to, {}", harmless::path(&target))
+        }
+        (Some(kind), _) if kind.is_symlink() => {
+            "a link is not followed, and this one leads nowhere: give the path of the session file itself"
+                .to_owned()
+        }
+        (Some(kind), _) if kind.is_dir() => "give the path of a session file in that directory".to_owned(),
+        _ => "give the path of the session file itself".to_owned(),
+    }
+}
+
+/// The same where its directory is none, or was reached through a link.
+fn instead_of_parent(path: &Path) -> String {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let kind = fs::symlink_metadata(parent).ok().map(|metadata| metadata.file_type());
+    match (kind, fs::canonicalize(parent), path.file_name()) {
+        (Some(kind), Ok(target), Some(name)) if kind.is_symlink() => format!(
+            "the directory is a symbolic link, which could be turned elsewhere at any time: give the path without \
+             it, {}",
+            harmless::path(&target.join(name))
+        ),
+        (Some(kind), ..) if kind.is_symlink() => {
+            "the directory is a symbolic link that leads nowhere: check the path".to_owned()
+        }
+        (Some(kind), ..) if !kind.is_dir() => {
+            "check the path: what stands before the last `/` is no directory".to_owned()
+        }
+        _ => "the directory was moved or replaced meanwhile: give its present path".to_owned(),
     }
 }
 

@@ -4,11 +4,14 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
-use session_tree::recover::{self as core, Action, Choice, Content, Inspection, Recovery, Stray};
+use session_tree::recover::{
+    self as core, Action, Choice, Content, Inspection, Recovery, Rehearsal, State, Stray,
+};
 use session_tree::{Entry, Error};
 
-use super::name_of;
+use super::{Refused, Use, name_of};
 use crate::call::{Did, Refusal};
+use crate::diagnose;
 
 /// What an inspection says. `recover` is what a recovery without a choice does, null where it refuses, and `choices`
 /// what it does with each choice that resolves the state then.
@@ -24,18 +27,31 @@ pub(super) fn inspection(file: &Path, inspection: &Inspection) -> Value {
     object.into()
 }
 
+/// `locked`: whether another process has locked the session file, so that a recovery would wait.
+pub(super) fn with_held(mut inspection: Value, is_held: bool) -> Value {
+    inspection["locked"] = is_held.into();
+    inspection
+}
+
 /// What a recovery would do, null where it would refuse.
-pub(super) fn plan(file: &Path, inspection: &Inspection, plan: Option<&[Action]>) -> Value {
-    let mut object = state(file, inspection);
-    object.insert("would".to_owned(), actions(plan));
+pub(super) fn plan(file: &Path, rehearsal: &Rehearsal, choice: Option<Choice>) -> Value {
+    let mut object = state(file, &rehearsal.inspection);
+    put_choice(&mut object, choice, rehearsal.inspection.state);
+    object.insert("would".to_owned(), actions(rehearsal.actions));
     object.into()
 }
 
 /// What a recovery found and did, and the state afterwards, null where that could not be told.
-pub(super) fn recovery(file: &Path, recovery: &Recovery, now: Option<&Inspection>) -> Value {
+pub(super) fn recovery(
+    file: &Path,
+    recovery: &Recovery,
+    choice: Option<Choice>,
+    now: Option<&Inspection>,
+) -> Value {
     let mut object = named(file);
     object.insert("state".to_owned(), recovery.state.token().into());
     object.insert("meaning".to_owned(), recovery.state.words().into());
+    put_choice(&mut object, choice, recovery.state);
     let did: Vec<Did> = recovery.did.iter().map(Did::from).collect();
     object.insert("did".to_owned(), json!(did));
     object.insert("now".to_owned(), now.map(|now| now.state.token()).into());
@@ -50,15 +66,28 @@ pub(super) fn strays(file: &Path, strays: &[Stray], dry_run: bool) -> Value {
 }
 
 /// An error, and what was found where it is a refusal.
-pub(super) fn error(file: &Path, error: &Error, refused: Option<&Inspection>) -> Value {
-    let mut object = match refused.map(|found| inspection(file, found)) {
+pub(super) fn error(file: &Path, error: &Error, refused: Option<Refused<'_>>) -> Value {
+    let mut object = match refused.map(|(found, _)| inspection(file, found)) {
         Some(Value::Object(object)) => object,
         _ => named(file),
     };
+    if let Some((found, choice)) = refused {
+        put_choice(&mut object, choice, found.state);
+    } else {
+        object.insert("help".to_owned(), diagnose::help(error, file).into());
+    }
     if let Value::Object(refusal) = json!(Refusal::from(error)) {
         object.extend(refusal);
     }
     object.into()
+}
+
+/// The choice that was given, and what becomes of it: `used`, `not-needed` or `no-help`.
+fn put_choice(object: &mut Map<String, Value>, choice: Option<Choice>, state: State) {
+    if let Some(choice) = choice {
+        let uses = Use::of(choice, state).token();
+        object.insert("choice".to_owned(), json!({"name": choice.token(), "is": uses}));
+    }
 }
 
 fn state(file: &Path, inspection: &Inspection) -> Map<String, Value> {

@@ -4,11 +4,13 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use session_tree::recover::{self as core, Action, Choice, Content, Inspection, Recovery, State, Stray};
+use session_tree::recover::{
+    self as core, Action, Choice, Content, Inspection, Recovery, Rehearsal, State, Stray,
+};
 use session_tree::{Decoded, Error};
 
-use super::name_of;
-use crate::diagnose::harmless;
+use super::{Use, name_of};
+use crate::diagnose::{self, harmless};
 
 /// Everything about a state, and what to do next.
 pub(super) fn inspection(file: &Path, inspection: &Inspection) -> String {
@@ -16,9 +18,10 @@ pub(super) fn inspection(file: &Path, inspection: &Inspection) -> String {
 }
 
 /// What a recovery would do, or why it would refuse.
-pub(super) fn plan(file: &Path, inspection: &Inspection, plan: Option<&[Action]>) -> String {
-    let mut text = found(file, inspection);
-    match plan {
+pub(super) fn plan(file: &Path, rehearsal: &Rehearsal, choice: Option<Choice>) -> String {
+    let inspection = &rehearsal.inspection;
+    let mut text = found(file, inspection) + &choice_words(choice, inspection.state);
+    match rehearsal.actions {
         Some([]) => text += "\nnothing to do\n",
         Some(actions) => {
             text += "\na recovery would:\n";
@@ -32,9 +35,43 @@ pub(super) fn plan(file: &Path, inspection: &Inspection, plan: Option<&[Action]>
     text
 }
 
+/// What a recovery said no to, and what to do next.
+pub(super) fn refusal(file: &Path, inspection: &Inspection, choice: Option<Choice>) -> String {
+    let mut text = found(file, inspection) + &choice_words(choice, inspection.state);
+    text += "\nnothing was done\n";
+    text + &next(file, inspection) + &stray_hint(file, &inspection.strays)
+}
+
+/// What becomes of a choice that does not decide.
+fn choice_words(choice: Option<Choice>, state: State) -> String {
+    let Some(choice) = choice else { return String::new() };
+    let option = option_of(choice);
+    match Use::of(choice, state) {
+        Use::Used => String::new(),
+        Use::NotNeeded => {
+            format!("\n`{option}` decides nothing here: in this state there is nothing to choose\n")
+        }
+        Use::NoHelp => format!("\n`{option}` does not resolve this state\n"),
+    }
+}
+
+/// What is to be known where another process is at work.
+pub(super) fn held(is_held: bool) -> &'static str {
+    if is_held {
+        "\nanother process has the session locked at this moment: a recovery waits some seconds for it, then refuses\n"
+    } else {
+        ""
+    }
+}
+
 /// What a recovery found and did.
-pub(super) fn recovery(file: &Path, recovery: &Recovery, now: Option<&Inspection>) -> String {
-    let mut text = heading(file, recovery.state);
+pub(super) fn recovery(
+    file: &Path,
+    recovery: &Recovery,
+    choice: Option<Choice>,
+    now: Option<&Inspection>,
+) -> String {
+    let mut text = heading(file, recovery.state) + &choice_words(choice, recovery.state);
     if recovery.did.is_empty() {
         text += "\nnothing to do\n";
     } else {
@@ -43,7 +80,9 @@ pub(super) fn recovery(file: &Path, recovery: &Recovery, now: Option<&Inspection
     for step in &recovery.did {
         let name = harmless::text(step.name.as_encoded_bytes());
         let _ = match step.action {
-            Action::RemoveMarker => writeln!(text, "  removed the marker {name}"),
+            Action::RemoveMarker => {
+                writeln!(text, "  removed the marker {name}: the session holds everything that it held")
+            }
             Action::SetAsideCurrent => writeln!(text, "  gave the session file the new name {name}"),
             Action::SetAsideMarker => writeln!(text, "  gave the marker the new name {name}"),
             Action::MarkerBecomesCurrent => writeln!(text, "  made the marker the session file {name}"),
@@ -53,6 +92,13 @@ pub(super) fn recovery(file: &Path, recovery: &Recovery, now: Option<&Inspection
     if !recovery.did.is_empty() {
         text += "\nnow:\n";
         text += &contents(file, now);
+    }
+    if !recovery.did.is_empty() {
+        text += match now.state {
+            State::Clean => "\nthe session loads again\n",
+            State::Absent => "\na session can be created here again\n",
+            _ => "\nsomebody changed the files meanwhile: inspect them again\n",
+        };
     }
     let set_aside = |action| matches!(action, Action::SetAsideCurrent | Action::SetAsideMarker);
     if let Some(step) = recovery.did.iter().find(|step| set_aside(step.action)) {
@@ -86,11 +132,11 @@ pub(super) fn strays(file: &Path, strays: &[Stray], dry_run: bool) -> String {
     text + &stray_list(strays)
 }
 
-/// One line about an error, and what to do where the state says nothing of it.
-pub(super) fn error(error: &Error, refused: Option<&Inspection>) -> String {
+/// One line about an error, and what to do unless the state that follows says that.
+pub(super) fn error(file: &Path, error: &Error, state_follows: bool) -> String {
     let mut text = format!("session-harness: {}\n", harmless::text(error.to_string().as_bytes()));
-    if refused.is_none() {
-        let _ = writeln!(text, "help: {}", error.help());
+    if !state_follows {
+        let _ = writeln!(text, "help: {}", diagnose::help(error, file));
     }
     text
 }
@@ -224,16 +270,20 @@ fn alone(file: &Path, state: State) -> String {
 fn advised(advice: &str, file: &Path, state: State, choices: &[Choice]) -> String {
     let mut text = format!("\nnext: {advice}\n");
     for choice in choices {
-        let option = match choice {
-            Choice::SetAside => "recover --set-aside".to_owned(),
-            named => format!("recover --choose {}", named.token()),
-        };
-        let _ = writeln!(text, "  {}", command(&option, file));
+        let _ = writeln!(text, "  {}", command(&format!("recover {}", option_of(*choice)), file));
         for action in core::plan(state, Some(*choice)).unwrap_or_default() {
             let _ = writeln!(text, "    to {}", intention(*action));
         }
     }
     text
+}
+
+/// How a choice is typed.
+fn option_of(choice: Choice) -> String {
+    match choice {
+        Choice::SetAside => "--set-aside".to_owned(),
+        named => format!("--choose {}", named.token()),
+    }
 }
 
 fn intention(action: Action) -> &'static str {
@@ -264,34 +314,5 @@ fn stray_list(strays: &[Stray]) -> String {
 
 /// A command that can be typed as it stands, or with FILE where the path cannot.
 fn command(what: &str, file: &Path) -> String {
-    format!("session-harness {what} {}", shell_word(file))
-}
-
-fn shell_word(file: &Path) -> String {
-    let shown = harmless::path(file);
-    if file.to_str() != Some(shown.as_str()) {
-        return "FILE".to_owned();
-    }
-    let word = if shown.starts_with('-') { format!("./{shown}") } else { shown };
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/+,:@%".contains(&byte);
-    if word.bytes().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_shown_as_a_shell_takes_it() {
-        for (path, word) in [
-            ("a/b.jsonl", "a/b.jsonl"),
-            ("-x", "./-x"),
-            ("my session.jsonl", "'my session.jsonl'"),
-            ("it's", r"'it'\''s'"),
-            ("$(reboot)", "'$(reboot)'"),
-            ("a\u{1b}[2J", "FILE"),
-        ] {
-            assert_eq!(shell_word(Path::new(path)), word);
-        }
-    }
+    format!("session-harness {what} {}", harmless::shell_word(file))
 }
