@@ -263,6 +263,15 @@ impl Report {
         }
     }
 
+    /// What a run that holds has shown.
+    pub fn claim(&self) -> &'static str {
+        if self.selection.suites == [Suite::Conformance] {
+            "every answer is one that the contract allows"
+        } else {
+            "every acknowledged entry survives, nothing is invented, no failure is hidden"
+        }
+    }
+
     /// Failures, told apart by what was broken, each with the shortest history first.
     pub fn failures(&self) -> BTreeMap<&str, Vec<&CaseReport>> {
         let mut failures: BTreeMap<&str, Vec<&CaseReport>> = BTreeMap::new();

@@ -66,6 +66,8 @@ struct Line {
 
 impl Watcher for Lines {
     fn begins(&self, suite: Suite, parts: usize) {
+        // Nobody who reads this is no reason to stop.
+        let _ = writeln!(io::stderr(), "{suite}: {parts} parts");
         let line = Line { suite, done: 0, parts, last: Instant::now() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
     }
@@ -76,7 +78,6 @@ impl Watcher for Lines {
         line.done += 1;
         if line.last.elapsed() >= PAUSE && line.done < line.parts {
             line.last = Instant::now();
-            // Nobody who reads this is no reason to stop.
             let _ = writeln!(io::stderr(), "{}: {} of {} parts done", line.suite, line.done, line.parts);
         }
     }

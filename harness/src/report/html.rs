@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::terminal::{STATUSES, in_words};
-use super::{CaseReport, Cell, Evidence, Partial, Report, Row, Status, TABLES, Table, Verdict, grouped};
+use super::{CaseReport, Cell, Evidence, Partial, Report, Row, Status, TABLES, Table, Verdict};
+use crate::replay::FAULT_MARK;
 use crate::requirement::{self, Requirement};
 use crate::suite::Suite;
 
-/// Of each kind of failure so many cases are shown in full; the others with their evidence.
-const IN_FULL: usize = 12;
+/// Of each kind of failure so many cases are shown at once and in full; the others on demand, with their evidence.
+const IN_FULL: usize = 5;
 
 /// Of each kind of failure so many cases are shown at all; the JSON report has them all.
 const SHOWN: usize = 200;
@@ -19,6 +20,7 @@ const STYLE: &str = include_str!("html/style.css");
 
 /// The whole page.
 pub fn render(report: &Report) -> String {
+    let about = about(report);
     let title = format!("{} — {}", report.subject, headline(report));
     let page = html! {
         (DOCTYPE)
@@ -34,11 +36,12 @@ pub fn render(report: &Report) -> String {
                 main {
                     (verdict(report))
                     (suites(report))
+                    (matrix(report))
+                    (coverage(&about))
                     (failures(report))
                     (known(report))
-                    (matrix(report))
                     (choices(report))
-                    (coverage(report))
+                    (requirements(&about))
                 }
             }
         }
@@ -66,10 +69,10 @@ fn verdict(report: &Report) -> Markup {
     };
     html! {
         header class=(class) {
-            p.subject { (report.subject) span.count { " held against " (report.tool) " " (report.version) } }
+            p.subject { (report.subject) span.count { " tested by " (report.tool) " " (report.version) } }
             h1 { (headline(report)) }
             @if report.verdict() == Verdict::Holds {
-                p { "Every acknowledged entry survives, nothing is invented, no failure is hidden." }
+                p { (sentence(report.claim())) "." }
             }
             @if let Some(partial) = report.partial {
                 p.partial {
@@ -106,7 +109,6 @@ fn seconds(milliseconds: u64) -> String {
 }
 
 fn suites(report: &Report) -> Markup {
-    let tally = &report.summary.tally;
     html! {
         section {
             h2 { "Suites" }
@@ -120,25 +122,46 @@ fn suites(report: &Report) -> Markup {
                     }
                 }
             }
-            p.note {
-                (grouped(tally.faults_fired)) " faults struck"
-                @if tally.merged > 0 { "; " (grouped(tally.merged)) " more runs had a trace equal to that of a case" }
-                @if tally.cuts > 0 {
-                    "; the power was cut " (grouped(tally.cuts)) " times, which left " (grouped(tally.disks)) " disks in "
-                    (grouped(tally.states_checked)) " distinct states"
-                }
-                @if tally.refusals_recovered > 0 {
-                    "; in " (grouped(tally.refusals_recovered)) " of these a load refused and recovery led on"
-                }
-                @if tally.race_windows > 0 {
-                    "; in " (tally.race_windows)
-                    " cases somebody’s file came between the last look at a name and the call that used it"
-                }
-                "."
-                @if let Some(digest) = &tally.digest { " Digest of the states: " code { (digest) } "." }
+            p.note { (tallies(report).join("; ")) }
+            @if let Some(digest) = &report.summary.tally.digest {
+                p.note { "Digest of the states: " code { (digest) } }
             }
         }
     }
+}
+
+/// What was done and seen along the way.
+fn tallies(report: &Report) -> Vec<String> {
+    let tally = &report.summary.tally;
+    let faults = usize::try_from(tally.faults_fired).unwrap_or(usize::MAX);
+    [
+        (faults, format!("{} faults struck", grouped(faults))),
+        (tally.merged, format!("{} more runs had a trace equal to that of a case", grouped(tally.merged))),
+        (
+            tally.cuts,
+            format!(
+                "the power was cut {} times, which left {} disks in {} distinct states",
+                grouped(tally.cuts),
+                grouped(tally.disks),
+                grouped(tally.states_checked)
+            ),
+        ),
+        (
+            tally.refusals_recovered,
+            format!("in {} of these a load refused and recovery led on", grouped(tally.refusals_recovered)),
+        ),
+        (
+            tally.race_windows,
+            format!(
+                "in {} cases somebody’s file came between the last look at a name and the call that used it",
+                grouped(tally.race_windows)
+            ),
+        ),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(_, words)| words)
+    .collect()
 }
 
 /// The ways to end that some case has.
@@ -172,11 +195,22 @@ fn failures(report: &Report) -> Markup {
                 h2 { "Failures" }
                 @for (what, cases) in failures {
                     h3 { (sentence(in_words(what))) " " span.count { (grouped(cases.len())) " cases" } }
-                    @for (at, case) in cases.iter().take(SHOWN).enumerate() { (failure(case, at)) }
-                    @if cases.len() > SHOWN {
-                        p.note { "and " (grouped(cases.len() - SHOWN)) " more, which the JSON report lists" }
-                    }
+                    @for (at, case) in cases.iter().take(IN_FULL).enumerate() { (failure(case, at)) }
+                    @if cases.len() > IN_FULL { (further(&cases[IN_FULL..])) }
                 }
+            }
+        }
+    }
+}
+
+fn further(cases: &[&CaseReport]) -> Markup {
+    let shown = cases.len().min(SHOWN);
+    html! {
+        details {
+            summary { (grouped(cases.len())) " further cases" }
+            @for case in &cases[..shown] { (failure(case, IN_FULL)) }
+            @if cases.len() > shown {
+                p.note { "and " (grouped(cases.len() - shown)) " more, which the JSON report lists" }
             }
         }
     }
@@ -195,12 +229,16 @@ fn failure(case: &CaseReport, at: usize) -> Markup {
             @if let Some(unexpected) = &case.unexpected { p { (unexpected) } }
             @for evidence in &case.evidence { (evidence_of(evidence)) }
             @if !case.schedule.is_empty() && at < IN_FULL {
-                pre.schedule { @for line in &case.schedule { (line) "\n" } }
+                pre.schedule { @for line in &case.schedule { (schedule_line(line)) "\n" } }
             }
             p.requires { "requires " @for id in &case.requirements { (link(id)) " " } }
             p.replay { "replay: " code { (case.replay) } }
         }
     }
+}
+
+fn schedule_line(line: &str) -> Markup {
+    html! { @if line.contains(FAULT_MARK) { mark { (line) } } @else { (line) } }
 }
 
 fn evidence_of(evidence: &Evidence) -> Markup {
@@ -329,36 +367,65 @@ fn choice_ids(case: &CaseReport) -> impl Iterator<Item = &str> {
     case.requirements.iter().map(String::as_str).filter(is_choice)
 }
 
-fn coverage(report: &Report) -> Markup {
-    let mut about: BTreeMap<&str, Vec<&CaseReport>> = BTreeMap::new();
+/// The cases about each requirement.
+type About<'a> = BTreeMap<&'a str, Vec<&'a CaseReport>>;
+
+fn about(report: &Report) -> About<'_> {
+    let mut about = About::new();
     for case in &report.cases {
         for id in &case.requirements {
             about.entry(id).or_default().push(case);
         }
     }
-    let covered = requirement::all().iter().filter(|it| about.contains_key(it.id)).count();
+    about
+}
+
+fn of<'a>(about: &'a About<'_>, requirement: &Requirement) -> &'a [&'a CaseReport] {
+    about.get(requirement.id).map_or(&[], Vec::as_slice)
+}
+
+fn coverage(about: &About<'_>) -> Markup {
+    let covered = requirement::all().iter().filter(|it| !of(about, it).is_empty()).count();
     html! {
         section {
             h2 { "Requirements" }
             p.note { (covered) " of " (requirement::all().len()) " have cases in this run." }
-            div.requirements {
+            p.chips {
                 @for requirement in requirement::all() {
-                    (one_requirement(requirement, about.get(requirement.id).map_or(&[][..], Vec::as_slice)))
+                    @let cases = of(about, requirement);
+                    a class={ "chip " (health(cases)) } href={ "#" (requirement.id) } title=(requirement.title) {
+                        (requirement.id) @if !cases.is_empty() { " " small { (grouped(cases.len())) } }
+                    }
+                    " "
                 }
             }
         }
     }
 }
 
+fn requirements(about: &About<'_>) -> Markup {
+    html! {
+        section {
+            h2 { "Requirements in words" }
+            div.requirements {
+                @for requirement in requirement::all() { (one_requirement(requirement, of(about, requirement))) }
+            }
+        }
+    }
+}
+
+fn health(cases: &[&CaseReport]) -> &'static str {
+    match cases {
+        [] => "none",
+        cases if cases.iter().any(|case| case.fails()) => "bad",
+        _ => "good",
+    }
+}
+
 fn one_requirement(requirement: &Requirement, cases: &[&CaseReport]) -> Markup {
     let failed = cases.iter().filter(|case| case.fails()).count();
-    let class = match (cases.len(), failed) {
-        (0, _) => "requirement none",
-        (_, 0) => "requirement good",
-        _ => "requirement bad",
-    };
     html! {
-        details class=(class) id=(requirement.id) {
+        details class=(health(cases)) id=(requirement.id) {
             summary {
                 b { (requirement.id) } " " (requirement.title) " "
                 span.count {
@@ -376,4 +443,9 @@ fn one_requirement(requirement: &Requirement, cases: &[&CaseReport]) -> Markup {
             }
         }
     }
+}
+
+/// As on a terminal, but a line never ends within a number.
+fn grouped(number: usize) -> String {
+    super::grouped(number).replace(' ', "\u{202f}")
 }

@@ -38,7 +38,6 @@ pub fn render(report: &Report, color: bool) -> String {
     if report.summary.tally.faults_fired > 0 {
         let _ = writeln!(out, "             {} faults struck", grouped(report.summary.tally.faults_fired));
     }
-    out.push('\n');
     tables(&mut out, report, paint);
     if report.summary.tally.race_windows > 0 {
         let _ = writeln!(
@@ -66,8 +65,9 @@ pub fn verdict(report: &Report, color: bool) -> String {
     let _ = match (report.verdict(), report.partial) {
         (Verdict::Holds, _) => writeln!(
             out,
-            "\n{} in {cases} cases: every acknowledged entry survives, nothing is invented, no failure is hidden{}   ({seconds})",
+            "\n{} in {cases} cases: {}{}   ({seconds})",
             paint.good("holds"),
+            report.claim(),
             known(report),
         ),
         (Verdict::Incomplete, _) => writeln!(
@@ -175,6 +175,7 @@ fn tables(out: &mut String, report: &Report, paint: Paint) {
     for table in &TABLES {
         let Some(rows) = table.cells(report) else { continue };
         is_empty = false;
+        out.push('\n');
         heading(out, table);
         for (row, cells) in rows {
             let _ = write!(out, "  {:<14}", row.words());
@@ -190,11 +191,10 @@ fn tables(out: &mut String, report: &Report, paint: Paint) {
             out.truncate(out.trim_end_matches(' ').len());
             out.push('\n');
         }
-        out.push('\n');
     }
     if !is_empty {
         out.push_str(
-            "a cell counts cases, of power cuts the cuts; `!` counts those that failed; blank: nothing there can go wrong \
+            "\na cell counts cases, of power cuts the cuts; `!` counts those that failed; blank: nothing there can go wrong \
              that way\n",
         );
     }

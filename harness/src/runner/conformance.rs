@@ -83,7 +83,7 @@ fn finished_case(request: &Request, case: &Listed) -> CaseReport {
         }
         End::Judged(Outcome::Violation(seen)) => (Status::Violation, Some(seen)),
         End::Crash(seen) => (Status::Crash, Some(seen)),
-        End::Protocol(how) => (Status::Crash, Some(format!("broke the protocol: {how}"))),
+        End::Protocol(how) => (Status::Violation, Some(format!("broke the protocol: {how}"))),
         End::Timeout(seen) => (Status::Timeout, Some(seen)),
         End::HarnessError(what) => (Status::HarnessError, Some(what)),
     };

@@ -91,7 +91,7 @@ def make_temporary(place, kind, content, like, stages):
         place.try_to("close the temporary", synced, os.close, closing)
         new.remember(place.try_to("look at the temporary", synced, os.fstat, holder))
         return name, new
-    except Failure:
+    except (Failure, OSError):
         if descriptor is not None:
             new = new or Generation(os.dup(descriptor))
             os.close(descriptor)
