@@ -55,14 +55,14 @@ class Store:
             generation, data = read_generation(place)
             try:
                 read = refusing(session.read, data)
+                refuse_halves(read)
             except BaseException:
                 generation.close()
                 raise
         except BaseException:
             place.close()
             raise
-        header = read.canonical.split(b"\n", 1)[0].decode()
-        return cls(place, generation, header, read.entries, ids, clock)
+        return cls(place, generation, header_of(read), read.entries, ids, clock)
 
     def close(self):
         self.generation.close()
@@ -242,6 +242,25 @@ def read_all(place, generation):
     if len(data) != generation.size or not generation.is_unchanged_in(os.fstat(generation.descriptor)):
         raise place.changed("the file changed while it was read", "V5")
     return bytes(data)
+
+
+def refuse_halves(read):
+    """An answer of the protocol cannot carry an id or a time with half a surrogate pair, which the reader keeps."""
+    refuse_half(header_of(read), ("id", "createdAt"), "SESSION_INVALID_HEADER", 1)
+    for entry in read.entries:
+        refuse_half(entry.canonical, ("id", "timestamp"), "SESSION_INVALID_RECORD", entry.line)
+
+
+def refuse_half(text, names, code, line):
+    if "\\ud" not in text:
+        return
+    fields = jsontext.parse(text).as_dict()
+    if any("\ud800" <= character <= "\udfff" for name in names for character in fields[name]):
+        raise Failure(code, f"refused: {code}: half a surrogate pair", line=line)
+
+
+def header_of(read):
+    return read.canonical.split(b"\n", 1)[0].decode()
 
 
 def refusing(function, *arguments):
