@@ -75,16 +75,16 @@ impl Source {
         for (at, line) in lines.iter().enumerate().filter(|(_, line)| is_meant_as_citation(line)) {
             let ids =
                 ["// Requirement: ", "/// Requirement: "].iter().find_map(|start| line.strip_prefix(start));
-            match (ids, self.test_at(&lines[at + 1..])) {
-                (None, _) => {
-                    read.misplaced.push(format!("{}: not `// Requirement: ` and ids", self.place(at)))
+            let wrong = match (ids, self.test_at(&lines[at + 1..])) {
+                (None, _) => "not `// Requirement: ` and ids",
+                (_, None) => "not directly above a test",
+                (Some(ids), Some(test)) => {
+                    let cited = |id: &str| Citation { id: id.to_owned(), line: at, test: test.to_owned() };
+                    read.citations.extend(ids.split(", ").map(cited));
+                    continue;
                 }
-                (_, None) => read.misplaced.push(format!("{}: not directly above a test", self.place(at))),
-                (Some(ids), Some(test)) => read.citations.extend(ids.split(", ").map(|id| {
-                    let (id, test) = (id.to_owned(), test.to_owned());
-                    Citation { id, line: at, test }
-                })),
-            }
+            };
+            read.misplaced.push(format!("{}: {wrong}", self.place(at)));
         }
         read
     }

@@ -366,7 +366,8 @@ impl CaseReport {
     #[must_use]
     pub fn took(mut self, time: Duration, limit: Option<Duration>) -> CaseReport {
         self.duration_ms = (time.as_secs_f64() * 1e6).round() / 1e3;
-        if let Some(limit) = limit.filter(|limit| time > *limit) {
+        // A failure stays what it is.
+        if let Some(limit) = limit.filter(|limit| time > *limit && !self.fails()) {
             self.status = Status::Timeout;
             let seen = format!("took {time:.1?}, more than {limit:?}");
             self.evidence.push(Evidence { promise: None, seen, state: None, further: 0 });

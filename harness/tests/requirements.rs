@@ -9,9 +9,6 @@ use session_harness::requirement;
 use session_harness::subject::REFERENCE;
 use session_harness::suite::faults;
 
-/// Where tests stand, relative to the harness's package.
-const SOURCES: [&str; 4] = ["../core/src", "../core/tests", "src", "tests"];
-
 #[test]
 fn every_requirement_is_cited() {
     let cited = cited();

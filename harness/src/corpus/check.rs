@@ -110,6 +110,8 @@ impl From<Result<(), String>> for Verdict {
 
 const SESSION: &str = "session.jsonl";
 const STORE: &str = "s";
+/// The answer to a choice that is none of those that the contract names.
+const UNLISTED: &str = "unlisted";
 
 fn one_shot(
     case: &Case,
@@ -125,12 +127,19 @@ fn one_shot(
     if let Some(changed) = &observed.changed_by_load {
         return Ok(Outcome::Violation(format!("the load changed the directory: {changed}")));
     }
-    first_that_holds(outcomes, |expected| {
+    let outcome = first_that_holds(outcomes, |expected| {
         let canonical = match expected {
             Expected::Accepted { canonical: Canonical::Bytes(bytes), .. } => case.expand(bytes)?,
             _ => input.clone(),
         };
         Ok(judge(&observed, expected, &input, &canonical).into())
+    })?;
+    Ok(match (outcome, &observed.loaded) {
+        // What the contract leaves open fails nobody; that a refusal has no name there is all there is to record.
+        (Outcome::Violation(_), Reply::Refused(_)) if case.choice.is_some() => {
+            Outcome::Recorded(UNLISTED.to_owned())
+        }
+        (outcome, _) => outcome,
     })
 }
 

@@ -20,7 +20,8 @@ pub fn render(report: &Report) -> Result<String, SerializeError> {
     if !report.unmatched_expectations.is_empty() && report.selection.shard.is_none() {
         document.add_test_suite(in_vain(report));
     }
-    document.to_string()
+    // The two characters that XML forbids and the writer lets through.
+    Ok(document.to_string()?.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}"))
 }
 
 fn test_suite(report: &Report, suite: Suite) -> TestSuite {

@@ -75,6 +75,12 @@ pub fn verdict(report: &Report, color: bool) -> String {
             "\n{} after {cases} cases, none of which failed   ({seconds})",
             paint.bad("interrupted")
         ),
+        (Verdict::Violated, _) if failed == 0 => writeln!(
+            out,
+            "\n{} none of {cases} cases failed, but an expectation matches no case{}   ({seconds})",
+            paint.bad("does not hold:"),
+            known(report),
+        ),
         (_, partial) => writeln!(
             out,
             "\n{} {} of {cases} cases failed{}{}   ({seconds})",

@@ -81,13 +81,12 @@ fn evidence(result: &CaseResult) -> Vec<Evidence> {
     let mut all: Vec<Evidence> = Vec::new();
     for broken in &result.broken {
         for violation in &broken.violations {
-            match places.get(&violation.promise) {
-                Some(at) => all[*at].further += 1,
-                None => {
-                    places.insert(violation.promise, all.len());
-                    let state = Some(broken.token.to_string()).filter(|_| !broken.token.cuts.is_empty());
-                    all.push(Evidence { state, ..Evidence::from(violation) });
-                }
+            if let Some(at) = places.get(&violation.promise) {
+                all[*at].further += 1;
+            } else {
+                places.insert(violation.promise, all.len());
+                let state = Some(broken.token.to_string()).filter(|_| !broken.token.cuts.is_empty());
+                all.push(Evidence { state, ..Evidence::from(violation) });
             }
         }
     }

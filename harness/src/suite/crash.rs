@@ -335,14 +335,14 @@ impl Search {
         }
         let mut pending = Pending::new();
         let found = self.found(recorded.visits, &mut pending);
-        self.follow(&mut case, found, pending);
+        self.follow(&mut case, &found, pending);
         Ok(case)
     }
 
     /// Goes from `found` to everything that recoveries may make of it.
-    fn follow(&mut self, case: &mut CaseResult, found: Vec<(u128, At)>, mut pending: Pending) {
+    fn follow(&mut self, case: &mut CaseResult, found: &[(u128, At)], mut pending: Pending) {
         let mut met = HashSet::new();
-        let mut states = reached(&mut met, &found, &case.token);
+        let mut states = reached(&mut met, found, &case.token);
         while !states.is_empty() {
             self.judge_unknown(&states, &mut pending);
             let mut next = Vec::new();

@@ -189,7 +189,7 @@ pub fn run_all(
         results
     };
     let mut all = Results::default();
-    for results in parallel::map(&families, jobs, run, |results| results.is_err()) {
+    for results in parallel::map(&families, jobs, run, Result::is_err) {
         all.extend(results?);
     }
     Ok(all)

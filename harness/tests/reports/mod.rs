@@ -11,12 +11,12 @@ use session_harness::report::{
 };
 use session_harness::suite::Suite;
 
-pub fn harness(arguments: &[&str]) -> Output {
+pub(crate) fn harness(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_session-harness")).args(arguments).output().expect("the binary starts")
 }
 
 /// Runs with these arguments and `--report json=PATH`; gives the exit status and the report.
-pub fn run_into(path: &Path, arguments: &[&str]) -> (Option<i32>, Value) {
+pub(crate) fn run_into(path: &Path, arguments: &[&str]) -> (Option<i32>, Value) {
     let target = format!("json={}", path.display());
     let mut all = vec!["run", "--quiet", "--report", target.as_str()];
     all.extend(arguments);
@@ -28,13 +28,13 @@ pub fn run_into(path: &Path, arguments: &[&str]) -> (Option<i32>, Value) {
 }
 
 /// The exit status and the report of a run.
-pub fn run(arguments: &[&str]) -> (Option<i32>, Value) {
+pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, Value) {
     let directory = tempfile::tempdir().expect("a directory");
     run_into(&directory.path().join("report.json"), arguments)
 }
 
 /// Without what differs from one run to the next: how long it took.
-pub fn timeless(mut report: Value) -> Value {
+pub(crate) fn timeless(mut report: Value) -> Value {
     let summary = report["summary"].as_object_mut().expect("a summary");
     summary.remove("duration_ms").expect("a duration");
     for case in report["cases"].as_array_mut().expect("cases") {
@@ -44,18 +44,18 @@ pub fn timeless(mut report: Value) -> Value {
 }
 
 /// The status of each case of a report by its id.
-pub fn status<'a>(report: &'a Value, id: &str) -> &'a str {
+pub(crate) fn status<'a>(report: &'a Value, id: &str) -> &'a str {
     let cases = report["cases"].as_array().expect("cases");
     let case = cases.iter().find(|case| case["id"] == id).unwrap_or_else(|| panic!("{id} is not there"));
     case["status"].as_str().expect("a status")
 }
 
 /// Text that breaks out of what is not escaped: of XML, of HTML, of a terminal.
-pub const HOSTILE: &str =
+pub(crate) const HOSTILE: &str =
     "]]><script>alert('1')</script>&amp;\"\u{0}\u{8}\u{1b}[31m\u{b}\u{fffe}\u{202e}</pre>é🦀";
 
 /// A report with a case of every status, each of which has hostile text wherever text may be.
-pub fn sample() -> Report {
+pub(crate) fn sample() -> Report {
     let case = |name: &str, status| CaseReport {
         status,
         title: Some(format!("{HOSTILE} {name}")),
