@@ -254,13 +254,15 @@ fn realistic_sessions_are_read_and_written_alike() {
     }
 }
 
+/// Puts something at a path.
+type Put = fn(&Path);
+
 // Requirement: S1, S2, S4
 #[test]
 fn what_stands_in_the_way_is_refused_alike() {
     if !python::is_here() {
         return;
     }
-    type Put = fn(&Path);
     let puts: [Put; 6] = [
         |path| drop(fs::remove_file(path)),
         |path| std::os::unix::fs::symlink("elsewhere", path).expect("a link"),

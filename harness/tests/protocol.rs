@@ -92,12 +92,11 @@ impl Schema {
 #[test]
 fn the_conversation_in_the_text_is_what_the_reference_answers() {
     let directory = tempfile::tempdir().expect("a directory");
-    let conversation = conversation();
-    let input: String = conversation.iter().map(|(request, _)| format!("{request}\n")).collect();
+    let (requests, expected): (Vec<_>, Vec<_>) = conversation().into_iter().unzip();
+    let input = requests.join("\n") + "\n";
     let output = subject(directory.path(), &input);
     let answers = String::from_utf8(output.stdout).expect("text");
-    let expected: String = conversation.iter().map(|(_, answer)| format!("{answer}\n")).collect();
-    assert_eq!(answers, expected);
+    assert_eq!(answers, expected.join("\n") + "\n");
     assert!(output.status.success() && output.stderr.is_empty());
 }
 
