@@ -318,8 +318,8 @@ judge_report() { # NAME
         jq -r --slurpfile promises "$work/promises.json" --arg wanted "$(field "$1" Requirement)" '
             ($wanted | gsub(" "; "") | split(",")) as $wanted
             | [.cases[]
-                | select(.status == "violation" or .status == "harness_error")
-                | (.evidence | map(.promise) | unique) as $broken
+                | select(.status | IN("violation", "crash", "timeout", "harness_error"))
+                | (.evidence | map(.promise // empty) | unique) as $broken
                 | (.requirements + [$broken[] | $promises[0][.] // [] | .[]]) as $cited
                 | {id, broken: ($broken | join(",")), cites: ($wanted - ($wanted - $cited))}]
             | map(select(.cites != [])) as $hits

@@ -3,18 +3,32 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::exit_code::Exit;
+use crate::expectations::ExpectationsError;
+use crate::protocol::BadRequest;
+use crate::report::MergeError;
 use crate::scenario::HarnessError;
+use crate::subject::command::StartError;
+use crate::suite::Suite;
 use crate::tree_view::UnknownEntry;
 
+mod adapter;
+mod explore;
+mod interrupt;
 mod list;
+mod merge;
+mod progress;
 mod recover;
+mod replay;
+mod reports;
 mod run;
 mod screen;
 mod stdout;
+mod subject;
 mod tree;
+mod values;
 mod verify;
 
 /// Tests whether a session store can be trusted, and looks into session files.
@@ -31,12 +45,14 @@ struct Cli {
 enum Command {
     /// Runs suites against the reference store and prints a verdict (also without any command).
     Run(run::Run),
+    /// Makes one report of those of all parts of a run.
+    Merge(merge::Merge),
     /// Prints case ids, one a line.
-    List(List),
+    List(list::List),
     /// Runs one case alone and tells what happened, call by call.
-    Replay(run::Replay),
+    Replay(replay::Replay),
     /// Runs random workloads with random faults and power cuts, beyond the exhaustive part.
-    Explore(run::Explore),
+    Explore(explore::Explore),
     /// Loads session files as a store does, and tells what is wrong with those that are refused.
     Verify(verify::Verify),
     /// Draws the tree of a session: branches, active leaf, tool calls and results.
@@ -45,22 +61,11 @@ enum Command {
     Inspect(recover::Inspect),
     /// Resolves what a crash left, where nothing has to be guessed or you choose.
     Recover(recover::Recover),
-}
-
-#[derive(Debug, Args)]
-struct List {
-    /// The suites: all by default.
-    #[arg(value_name = "SUITE", value_parser = run::SUITES)]
-    suites: Vec<String>,
-    /// One JSON object a line, with stage, requirement ids and level.
-    #[arg(long)]
-    json: bool,
-    /// Only cases whose id matches; `*` stands for anything. Repeatable.
-    #[arg(long, value_name = "GLOB")]
-    filter: Vec<String>,
-    /// Prints the requirements of the contract instead, each with the number of cases that are about it.
-    #[arg(long)]
-    requirements: bool,
+    /// Is the reference store behind the protocol of `--subject`, to try a harness or an adapter against.
+    Subject,
+    /// Helps to write an adapter for a store of another language.
+    #[command(subcommand)]
+    Adapter(adapter::Adapter),
 }
 
 /// Runs the command line of this process.
@@ -76,14 +81,16 @@ pub fn main() -> Exit {
     let done = match cli.command {
         None => run::run(&cli.run),
         Some(Command::Run(options)) => run::run(&options),
-        Some(Command::List(options)) if options.requirements => list::requirements(&options),
+        Some(Command::Merge(options)) => merge::merge(&options),
         Some(Command::List(options)) => list::list(&options),
-        Some(Command::Replay(options)) => run::replay(&options),
-        Some(Command::Explore(options)) => run::explore(&options),
+        Some(Command::Replay(options)) => replay::replay(&options),
+        Some(Command::Explore(options)) => explore::explore(&options),
         Some(Command::Verify(options)) => verify::verify(&options),
         Some(Command::Tree(options)) => tree::tree(&options),
         Some(Command::Inspect(options)) => recover::inspect(&options),
         Some(Command::Recover(options)) => recover::recover(&options),
+        Some(Command::Subject) => subject::subject(),
+        Some(Command::Adapter(adapter::Adapter::Check(options))) => adapter::check(&options),
     };
     match done {
         Ok(exit) => exit,
@@ -104,12 +111,30 @@ enum CliError {
     Io(#[from] io::Error),
     #[error("cannot write the report {path:?}: {error}")]
     Report { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Expectations(#[from] ExpectationsError),
+    #[error("cannot join these reports: {0}")]
+    Merge(#[from] MergeError),
+    #[error("{path:?} is no JSON report of this tool: {what}")]
+    NotAReport { path: PathBuf, what: String },
     #[error("no workload was run in that time: give it more, as in `--time 60s`")]
     NothingExplored,
     #[error("{0:?} is no case: `session-harness list` prints every id")]
     NoSuchCase(String),
     #[error("no case matches {0:?}: `session-harness list` prints every id")]
     NothingMatches(Vec<String>),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(
+        "the subject broke the protocol: {0}\n`session-harness adapter check --subject CMD` goes through it step by step"
+    )]
+    BrokeTheProtocol(String),
+    #[error(
+        "the suite `{0}` disturbs system calls, which those of an adapter's process are not open to: leave it out"
+    )]
+    OnlyHere(Suite),
+    #[error("{0}; standard input must have requests of the protocol, one a line")]
+    BadRequest(BadRequest),
     #[error("{0}: `session-harness tree FILE` shows them all")]
     NoSuchEntry(#[from] UnknownEntry),
 }
@@ -120,7 +145,13 @@ impl CliError {
             CliError::NoSuchCase(_)
             | CliError::NothingMatches(_)
             | CliError::NothingExplored
+            | CliError::BadRequest(_)
+            | CliError::OnlyHere(_)
+            | CliError::Expectations(_)
+            | CliError::Merge(_)
+            | CliError::NotAReport { .. }
             | CliError::NoSuchEntry(_) => Exit::Usage,
+            CliError::Start(_) | CliError::BrokeTheProtocol(_) => Exit::Subject,
             CliError::Harness(_) | CliError::Io(_) | CliError::Report { .. } => Exit::Harness,
         }
     }

@@ -154,6 +154,12 @@ impl Case {
         }
     }
 
+    /// The requirements that it is about, and the choice whose answer it finds out.
+    pub fn about(&self) -> Vec<&str> {
+        let choice = self.choice.iter().filter(|choice| !self.requirements.contains(choice));
+        self.requirements.iter().chain(choice).map(String::as_str).collect()
+    }
+
     /// The bytes that `input`, which must be one of this case's own, stands for.
     ///
     /// # Errors

@@ -3,11 +3,16 @@
 use std::fmt::Write;
 
 use crate::call::Reply;
+use crate::corpus::{self, Outcome};
 use crate::scenario::{HarnessError, Run};
 use crate::stage;
 use crate::subject::Candidate;
+use crate::suite::conformance::{self, End, Finished};
 use crate::suite::faults::Case;
 use crate::world::Backend;
+
+/// Ends the line of a system call that a planned fault struck.
+pub const FAULT_MARK: &str = "  <- fault";
 
 /// Runs `case` on `candidate` and tells what happened, call by call.
 ///
@@ -46,6 +51,14 @@ pub fn replay(
     Ok((out, run))
 }
 
+/// The system calls and answers of a run, line by line.
+pub fn schedule(case: &Case, run: &Run) -> Vec<String> {
+    let mut out = String::new();
+    tell_trace(&mut out, case, run);
+    tell_replies(&mut out, run);
+    out.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
 fn tell_trace(out: &mut String, case: &Case, run: &Run) {
     let mut during = None;
     let mut stages = Vec::new().into_iter();
@@ -58,7 +71,7 @@ fn tell_trace(out: &mut String, case: &Case, run: &Run) {
             stages = stage::of_faulted_trace(case.scenario().action.call(), &of_call).into_iter();
         }
         let stage = stages.next().flatten().map_or("", session_tree::Stage::id);
-        let mark = if event.fault.is_some() { "  <- fault" } else { "" };
+        let mark = if event.fault.is_some() { FAULT_MARK } else { "" };
         let _ = writeln!(out, "  {stage:<4}{event}{mark}");
     }
     out.push('\n');
@@ -66,22 +79,60 @@ fn tell_trace(out: &mut String, case: &Case, run: &Run) {
 
 fn tell_replies(out: &mut String, run: &Run) {
     for (call, reply) in &run.replies {
-        let text = match reply {
-            Reply::Ok(answer) => match (&answer.entry, &answer.entries) {
-                (Some(entry), _) => format!("acknowledged entry {}", entry.id),
-                (None, Some(entries)) => format!("{} entries", entries.len()),
-                _ => "ok".to_owned(),
-            },
-            Reply::Refused(refusal) => {
-                format!("refused: {}{}", refusal.message, if refusal.poisoned { " (poisoned)" } else { "" })
-            }
-            Reply::Unsupported(why) => format!("unsupported: {why}"),
-            Reply::Panicked(text) => format!("panicked: {text}"),
-            Reply::Timeout => "no answer in time".to_owned(),
-            Reply::Exited(how) => format!("the process ended: {how}"),
-            Reply::Protocol(what) => format!("no answer of the protocol: {what}"),
-        };
-        let _ = writeln!(out, "{call:<12} {text}");
+        let _ = writeln!(out, "{call:<12} {}", told(reply));
     }
     out.push('\n');
+}
+
+/// An answer in a few words.
+pub fn told(reply: &Reply) -> String {
+    match reply {
+        Reply::Ok(answer) => match (&answer.entry, &answer.entries) {
+            (Some(entry), _) => format!("acknowledged entry {}", entry.id),
+            (None, Some(entries)) => format!("{} entries", entries.len()),
+            _ => "ok".to_owned(),
+        },
+        Reply::Refused(refusal) => {
+            format!("refused: {}{}", refusal.message, if refusal.poisoned { " (poisoned)" } else { "" })
+        }
+        Reply::Unsupported(why) => format!("unsupported: {why}"),
+        Reply::Panicked(text) => format!("panicked: {text}"),
+        Reply::Timeout => "no answer in time".to_owned(),
+        Reply::Exited(how) => format!("the process ended: {how}"),
+        Reply::Protocol(what) => format!("no answer of the protocol: {what}"),
+    }
+}
+
+/// Runs a case of the corpus on `candidate` and tells what was asked and answered; with how it ended.
+pub fn replay_conformance(candidate: &dyn Candidate, case: &corpus::Case, backend: Backend) -> (String, End) {
+    tell_conformance(
+        &case.id,
+        &case.title,
+        &case.requirements.join(" "),
+        conformance::run(candidate, case, backend),
+    )
+}
+
+/// What came of a case of the conformance suite, in words.
+pub fn tell_conformance(id: &str, title: &str, requirements: &str, finished: Finished) -> (String, End) {
+    let Finished { end, calls } = finished;
+    let mut out = String::new();
+    let _ = writeln!(out, "case      {id}");
+    let _ = writeln!(out, "claim     {title}");
+    let _ = writeln!(out, "requires  {requirements}\n");
+    for call in calls {
+        let _ = writeln!(out, "{call}");
+    }
+    out.push('\n');
+    let _ = match &end {
+        End::Judged(Outcome::Pass) => writeln!(out, "holds"),
+        End::Judged(Outcome::Recorded(answer)) => writeln!(out, "recorded: {answer}"),
+        End::Judged(Outcome::Unsupported(why)) => writeln!(out, "unsupported: {why}"),
+        End::Judged(Outcome::Violation(seen)) | End::Crash(seen) | End::Timeout(seen) => {
+            writeln!(out, "violated: {seen}")
+        }
+        End::Protocol(how) => writeln!(out, "broke the protocol: {how}"),
+        End::HarnessError(what) => writeln!(out, "the harness could not run it: {what}"),
+    };
+    (out, end)
 }

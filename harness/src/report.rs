@@ -1,57 +1,101 @@
-//! What a run showed, as data and for people.
+//! What a run showed, as data. Everything that people and programs read of a run is made from a [`Report`] alone, so that
+//! one that was read back, or joined from parts, shows the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::call::Reply;
-use crate::crash::Profile;
-use crate::promise::{Promise, Violation};
-use crate::subject::{Candidate, REFERENCE};
-use crate::suite::crash::{self, CaseResult};
-use crate::suite::faults::{self, Finished};
+use crate::promise::Violation;
+use crate::subject::REFERENCE;
+use crate::suite::Suite;
+use crate::suite::crash::{Refusal, States};
 
+pub mod html;
+pub mod junit;
+mod matrix;
+mod merge;
 pub mod terminal;
+
+pub use matrix::{Cell, Row, TABLES, Table};
+pub use merge::{MergeError, merge};
 
 /// The version of the report's form.
 pub const SCHEMA: u32 = 1;
 
-/// A whole run.
-#[derive(Debug, Clone, Serialize)]
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The version of this form.
     pub schema: u32,
     /// The tool.
-    pub tool: &'static str,
+    pub tool: String,
     /// The tool's version.
-    pub version: &'static str,
+    pub version: String,
     /// What was tested.
     pub subject: String,
     /// The seed that decides everything random.
     pub seed: u64,
     /// The persistence profile of the disk.
-    pub profile: &'static str,
+    pub profile: String,
+    /// What was asked for.
+    pub selection: Selection,
+    /// Why not everything was run that was asked for; none where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Partial>,
     /// The numbers.
     pub summary: Summary,
-    /// Case by case.
+    /// Known failures and skips that match no case.
+    pub unmatched_expectations: Vec<String>,
+    /// Case by case: suite by suite, in each the shorter histories first.
     pub cases: Vec<CaseReport>,
+    /// The distinct states of a part, from which those of the whole are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub states: Option<States>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    /// The suites.
+    pub suites: Vec<Suite>,
+    /// Globs, one of which each case matches; none where all cases were asked for.
+    pub filter: Vec<String>,
+    /// Operations up to which the workloads of the `crash` suite are complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<usize>,
+    /// Which part of the whole, as `K/N`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
+    /// A digest of the known failures and skips.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expectations: Option<String>,
+}
+
+/// Why a run ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Partial {
+    /// Somebody stopped it.
+    Interrupted,
+    /// A case failed, and no more was asked for.
+    FailFast,
 }
 
 /// The numbers of a run.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Cases in which every promise held.
+    /// Cases in which everything held.
     pub pass: usize,
-    /// Cases in which one did not.
+    /// Cases in which something did not.
     pub violation: usize,
     /// Cases that record a choice.
     pub recorded: usize,
     /// Cases that the subject cannot be asked.
     pub unsupported: usize,
-    /// Cases that were not run.
+    /// Cases that were not run because they were to be skipped.
     pub skipped: usize,
-    /// Violations that were expected.
+    /// Failures that were expected.
     pub expected_failure: usize,
     /// Cases without an answer in time.
     pub timeout: usize,
@@ -59,6 +103,18 @@ pub struct Summary {
     pub crash: usize,
     /// Cases that the harness could not do, such as a fault that did not strike.
     pub harness_error: usize,
+    /// Cases that did not end as they were expected to.
+    pub unexpected: usize,
+    /// What was done and seen along the way.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// Milliseconds, of all parts together.
+    pub duration_ms: u64,
+}
+
+/// Counts over all cases.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
     /// Faults that struck, as the backend's own traces say.
     pub faults_fired: u64,
     /// Runs whose trace was equal to another's and that count once.
@@ -71,132 +127,281 @@ pub struct Summary {
     pub states_checked: usize,
     /// Disks whose state had been judged already.
     pub states_remembered: usize,
-    /// States in which a load refused and recovery led on.
+    /// Distinct states in which a load refused and recovery led on.
     pub refusals_recovered: usize,
-    /// States in which a load refused and the store has no recovery.
+    /// Distinct states in which a load refused and the store has no recovery.
     pub refusals_unresolved: usize,
     /// The digest of all distinct states, in hexadecimal: the certificate of what was visited.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// Power cuts by the stage that they came in, and those among them after which a promise was broken.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cuts_by_stage: BTreeMap<String, Cell>,
     /// Cases in which somebody's file was lost between the last look and the call that used its name.
     pub race_windows: usize,
-    /// Milliseconds.
-    pub duration_ms: u128,
 }
 
 /// How a case ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Every promise held.
+    /// Everything held.
     Pass,
-    /// One did not.
+    /// Something did not.
     Violation,
+    /// It has no right and wrong; what the subject did was recorded.
+    Recorded,
+    /// The subject cannot be asked.
+    Unsupported,
+    /// It was not run because it was to be skipped.
+    Skipped,
+    /// It failed as expected.
+    ExpectedFailure,
+    /// There was no answer in time.
+    Timeout,
+    /// The subject panicked or ended.
+    Crash,
     /// The harness could not do its work.
     HarnessError,
 }
 
+/// Whether every store is held to a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// It is.
+    Must,
+    /// The case records which of several things a store does.
+    Choice,
+}
+
 /// One case.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CaseReport {
     /// The stable id.
     pub id: String,
     /// The suite.
-    pub suite: &'static str,
+    pub suite: Suite,
     /// Whether every store must pass it.
-    pub level: &'static str,
-    /// The stage that the first fault struck.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stage: Option<&'static str>,
+    pub level: Level,
     /// Requirements of the contract.
-    pub requirements: Vec<&'static str>,
+    pub requirements: Vec<String>,
+    /// What must happen, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The stage that the first fault struck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// What went wrong at that stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Row>,
     /// How it ended.
     pub status: Status,
+    /// Of a choice: the name of the subject's answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// Why it is unsupported, skipped or expected to fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What was expected instead, where the end was not the expected one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unexpected: Option<String>,
     /// What was seen.
     pub evidence: Vec<Evidence>,
+    /// What led to it, line by line; of cases that failed only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<String>,
     /// A command that runs it alone.
     pub replay: String,
+    /// Milliseconds.
+    pub duration_ms: f64,
 }
 
-/// A broken promise with what was seen.
-#[derive(Debug, Clone, Serialize)]
+/// What was seen of a failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The promise.
-    pub promise: &'static str,
+    /// The broken promise, where it is a named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<String>,
     /// What was seen.
     pub seen: String,
     /// The state after a power cut in which it was seen, as a token that replays it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// In how many further states of the case the same promise was broken.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub further: usize,
 }
 
-/// What the suites gave.
-#[derive(Debug, Default)]
-pub struct Outcomes {
-    /// Of the `faults` suite, where it ran.
-    pub faults: Option<faults::Results>,
-    /// Of the `crash` suite, where it ran.
-    pub crash: Option<crash::Results>,
+/// What a run comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything held.
+    Holds,
+    /// Something did not, or not as expected.
+    Violated,
+    /// The harness could not do its work in some case.
+    HarnessFailed,
+    /// Nothing failed, but not everything was run.
+    Incomplete,
 }
 
 impl Report {
-    /// The report of a run.
-    pub fn new(
-        outcomes: &Outcomes,
-        candidate: &dyn Candidate,
-        seed: u64,
-        profile: Profile,
-        duration: Duration,
-    ) -> Report {
-        let subject = candidate.name();
-        let mut cases = Vec::new();
-        let mut summary = Summary { duration_ms: duration.as_millis(), ..Summary::default() };
-        if let Some(results) = &outcomes.faults {
-            cases.extend(results.finished.iter().map(|finished| fault_case(&subject, finished)));
-            summary.crash = results.finished.iter().filter(|finished| panicked(finished)).count();
-            summary.faults_fired =
-                results.finished.iter().flat_map(|it| &it.run.fired).map(|fired| u64::from(*fired)).sum();
-            summary.merged = results.merged;
-            summary.race_windows =
-                results.finished.iter().filter(|finished| finished.run.race_window).count();
-        }
-        if let Some(results) = &outcomes.crash {
-            cases.extend(results.cases.iter().map(|case| crash_case(&subject, case)));
-            summary.faults_fired += results.cases.iter().map(|case| u64::from(case.fired)).sum::<u64>();
-            summary.cuts = results.sum(|case| case.cuts);
-            summary.disks = results.sum(|case| case.disks);
-            summary.states_checked = results.states;
-            summary.states_remembered = summary.disks - results.states;
-            summary.refusals_recovered = results.sum(|case| case.recovered);
-            summary.refusals_unresolved = results.sum(|case| case.unresolved);
-            summary.digest = Some(format!("{:032x}", results.digest));
-        }
-        let count = |status| cases.iter().filter(|case| case.status == status).count();
-        summary.pass = count(Status::Pass);
-        summary.violation = count(Status::Violation);
-        summary.harness_error = count(Status::HarnessError);
-        Report {
-            schema: SCHEMA,
-            tool: env!("CARGO_PKG_NAME"),
-            version: env!("CARGO_PKG_VERSION"),
-            subject: format!("{subject} (in process)"),
-            seed,
-            profile: profile.as_str(),
-            summary,
-            cases,
+    /// What the run comes to.
+    pub fn verdict(&self) -> Verdict {
+        let Summary { violation, timeout, crash, unexpected, harness_error, .. } = self.summary;
+        // An expectation may be about a case of another part.
+        let unmatched = self.selection.shard.is_none() && !self.unmatched_expectations.is_empty();
+        if violation + timeout + crash + unexpected > 0 || unmatched {
+            Verdict::Violated
+        } else if harness_error > 0 {
+            Verdict::HarnessFailed
+        } else if self.partial.is_some() {
+            Verdict::Incomplete
+        } else {
+            Verdict::Holds
         }
     }
 
-    /// Violations by promise, with the first case of each.
-    pub fn broken_promises(&self) -> BTreeMap<&'static str, (usize, &CaseReport)> {
-        let mut broken = BTreeMap::new();
-        for case in &self.cases {
-            for evidence in &case.evidence {
-                broken.entry(evidence.promise).or_insert((0, case)).0 += 1;
-            }
+    /// What a run that holds has shown.
+    pub fn claim(&self) -> &'static str {
+        if self.selection.suites == [Suite::Conformance] {
+            "every answer is one that the contract allows"
+        } else {
+            "every acknowledged entry survives, nothing is invented, no failure is hidden"
         }
-        broken
     }
+
+    /// Failures, told apart by what was broken, each with the shortest history first.
+    pub fn failures(&self) -> BTreeMap<&str, Vec<&CaseReport>> {
+        let mut failures: BTreeMap<&str, Vec<&CaseReport>> = BTreeMap::new();
+        for case in self.cases.iter().filter(|case| case.fails()) {
+            failures.entry(case.what_failed()).or_default().push(case);
+        }
+        failures
+    }
+
+    /// Cases of a suite.
+    pub fn of_suite(&self, suite: Suite) -> impl Iterator<Item = &CaseReport> {
+        self.cases.iter().filter(move |case| case.suite == suite)
+    }
+
+    /// Whether nothing was left out of what the suites have.
+    pub fn is_whole(&self) -> bool {
+        self.partial.is_none() && self.selection.shard.is_none() && self.selection.filter.is_empty()
+    }
+}
+
+impl Summary {
+    /// The numbers of `cases`.
+    pub fn new(cases: &[CaseReport], mut tally: Tally, states: Option<&States>, duration_ms: u64) -> Summary {
+        let count = |status| cases.iter().filter(|case| case.status == status).count();
+        if let Some(states) = states {
+            tally.states_checked = states.len();
+            tally.states_remembered = tally.disks.saturating_sub(states.len());
+            tally.refusals_recovered = states.count(Refusal::Recovered);
+            tally.refusals_unresolved = states.count(Refusal::Unresolved);
+            tally.digest = Some(format!("{:032x}", states.digest()));
+        }
+        Summary {
+            pass: count(Status::Pass),
+            violation: count(Status::Violation),
+            recorded: count(Status::Recorded),
+            unsupported: count(Status::Unsupported),
+            skipped: count(Status::Skipped),
+            expected_failure: count(Status::ExpectedFailure),
+            timeout: count(Status::Timeout),
+            crash: count(Status::Crash),
+            harness_error: count(Status::HarnessError),
+            unexpected: cases.iter().filter(|case| case.unexpected.is_some()).count(),
+            tally,
+            duration_ms,
+        }
+    }
+}
+
+impl Tally {
+    /// Adds what another part counted. What is told from the distinct states of all parts is not a sum.
+    pub fn add(&mut self, other: &Tally) {
+        self.faults_fired += other.faults_fired;
+        self.merged += other.merged;
+        self.cuts += other.cuts;
+        self.disks += other.disks;
+        self.race_windows += other.race_windows;
+        for (stage, cell) in &other.cuts_by_stage {
+            self.cuts_by_stage.entry(stage.clone()).or_default().add(*cell);
+        }
+    }
+}
+
+impl CaseReport {
+    /// A case that passed so far.
+    pub fn new(suite: Suite, id: String, requirements: &[&str], subject: &str) -> CaseReport {
+        CaseReport {
+            suite,
+            level: Level::Must,
+            requirements: requirements.iter().map(|id| (*id).to_owned()).collect(),
+            title: None,
+            stage: None,
+            disturbance: None,
+            status: Status::Pass,
+            answer: None,
+            reason: None,
+            unexpected: None,
+            evidence: Vec::new(),
+            schedule: Vec::new(),
+            replay: replay_command(subject, &id),
+            duration_ms: 0.0,
+            id,
+        }
+    }
+
+    /// It was not run.
+    #[must_use]
+    pub fn skipped(self, reason: &str) -> CaseReport {
+        CaseReport { status: Status::Skipped, reason: Some(reason.to_owned()), ..self }
+    }
+
+    /// It took so long. More than `limit` is too long.
+    #[must_use]
+    pub fn took(mut self, time: Duration, limit: Option<Duration>) -> CaseReport {
+        self.duration_ms = (time.as_secs_f64() * 1e6).round() / 1e3;
+        // A failure stays what it is.
+        if let Some(limit) = limit.filter(|limit| time > *limit && !self.fails()) {
+            self.status = Status::Timeout;
+            let seen = format!("took {time:.1?}, more than {limit:?}");
+            self.evidence.push(Evidence { promise: None, seen, state: None, further: 0 });
+        }
+        self
+    }
+
+    /// Whether a run with this case is one that failed.
+    pub fn fails(&self) -> bool {
+        let is_failure =
+            matches!(self.status, Status::Violation | Status::Timeout | Status::Crash | Status::HarnessError);
+        is_failure || self.unexpected.is_some()
+    }
+
+    /// By what failures are told apart: the broken promise where there is one.
+    pub fn what_failed(&self) -> &str {
+        match (self.status, self.evidence.first()) {
+            _ if self.unexpected.is_some() => "as-expected",
+            (Status::Timeout, _) => "in-time",
+            (Status::Crash, _) => "no-crash",
+            (_, Some(Evidence { promise: Some(promise), .. })) => promise,
+            _ => self.suite.name(),
+        }
+    }
+
+    /// Cases with fewer steps and faults come first: ids join these with `,` and `+`.
+    fn place(&self) -> (Suite, usize, &str) {
+        (self.suite, self.id.matches([',', '+']).count(), &self.id)
+    }
+}
+
+/// The order of a report, whichever order the cases were run in.
+pub fn sort(cases: &mut [CaseReport]) {
+    cases.sort_by(|one, other| one.place().cmp(&other.place()));
 }
 
 /// The command that replays a case of a store, by the store's name behind `--subject`.
@@ -204,65 +409,36 @@ pub fn replay_command(subject: &str, id: &str) -> String {
     if subject == REFERENCE.name() {
         format!("session-harness replay '{id}'")
     } else {
-        format!("session-harness replay --subject {subject} '{id}'")
+        let quoted = shlex::try_quote(subject).unwrap_or_else(|_| subject.into());
+        format!("session-harness replay --subject {quoted} '{id}'")
     }
 }
 
-fn fault_case(subject: &str, finished: &Finished) -> CaseReport {
-    let id = finished.case.id();
-    CaseReport {
-        suite: faults::NAME,
-        level: "must",
-        stage: Some(finished.case.stage.id()),
-        requirements: finished.case.requirements(),
-        status: status_of(&finished.run.violations),
-        evidence: evidence_of(&finished.run.violations, None),
-        replay: replay_command(subject, &id),
-        id,
+impl From<&Violation> for Evidence {
+    fn from(violation: &Violation) -> Evidence {
+        Evidence {
+            promise: Some(violation.promise.name().to_owned()),
+            seen: violation.evidence.clone(),
+            state: None,
+            further: 0,
+        }
     }
 }
 
-fn crash_case(subject: &str, case: &CaseResult) -> CaseReport {
-    let id = case.token.to_string();
-    let violations: Vec<Violation> =
-        case.broken.iter().flat_map(|broken| broken.violations.clone()).collect();
-    let evidence = case.broken.iter().flat_map(|broken| {
-        let token = broken.token.to_string();
-        evidence_of(&broken.violations, Some(&token))
-    });
-    // The shortest way to the first violation, else the whole workload.
-    let shown = case.broken.first().map_or_else(|| id.clone(), |broken| broken.token.to_string());
-    CaseReport {
-        suite: crash::NAME,
-        level: "must",
-        stage: None,
-        requirements: crash::requirements(&case.token),
-        status: status_of(&violations),
-        evidence: evidence.collect(),
-        replay: replay_command(subject, &shown),
-        id,
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// A number with a narrow gap between thousands.
+pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
+    let digits = number.try_into().unwrap_or(u64::MAX).to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
     }
-}
-
-fn status_of(violations: &[Violation]) -> Status {
-    if violations.iter().any(|violation| violation.promise == Promise::FaultFired) {
-        Status::HarnessError
-    } else if violations.is_empty() {
-        Status::Pass
-    } else {
-        Status::Violation
-    }
-}
-
-fn evidence_of(violations: &[Violation], state: Option<&str>) -> Vec<Evidence> {
-    let evidence = |violation: &Violation| Evidence {
-        promise: violation.promise.name(),
-        seen: violation.evidence.clone(),
-        state: state.map(str::to_owned),
-    };
-    violations.iter().map(evidence).collect()
-}
-
-fn panicked(finished: &Finished) -> bool {
-    finished.run.replies.iter().any(|(_, reply)| matches!(reply, Reply::Panicked(_)))
+    out
 }

@@ -110,6 +110,9 @@ pub enum HarnessError {
     /// A token names a cut that its workload does not have.
     #[error("the workload has no such state; was the token made by another release?")]
     NoSuchState,
+    /// The corpus that ships with the harness cannot be used.
+    #[error(transparent)]
+    Corpus(#[from] crate::corpus::CorpusError),
     /// A session that ships with the harness does not load.
     #[error("a session that the harness starts from does not load: {0}")]
     Session(String),

@@ -10,8 +10,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use session_harness::call::Reply;
 use session_harness::fault::{Kind, Span};
 use session_harness::inject::{Event, Outcome};
-use session_harness::report::replay_command;
-use session_harness::report::terminal::Row;
+use session_harness::report::{Row, replay_command};
 use session_harness::scenario::Run;
 use session_harness::subject::REFERENCE;
 use session_harness::suite::crash;
@@ -52,7 +51,7 @@ struct Met {
 
 impl Met {
     fn of(results: &Results) -> Met {
-        let cell = |finished: &Finished| (Row::of(finished).words(), finished.case.stage.id());
+        let cell = |finished: &Finished| (Row::of(&finished.case.plan).words(), finished.case.stage.id());
         Met { cases: results.finished.len(), cells: results.finished.iter().map(cell).collect() }
     }
 

@@ -392,7 +392,7 @@ fn leaving_stray_contents_unmerged_changes_no_verdict() {
             let (merged, unmerged) = (run(true), run(false));
             assert_eq!(verdicts(&merged), verdicts(&unmerged), "{workload} {plan} {profile}");
             assert_eq!(verdicts(&merged).is_empty(), plan.is_empty(), "{workload} {plan} {profile}");
-            more_states += unmerged.fresh - merged.fresh;
+            more_states += unmerged.states - merged.states;
         }
     }
     assert!(more_states > 10, "only {more_states} states were merged: this compares nothing");

@@ -1,27 +1,19 @@
 //! The machine-readable report and the commands that it prints, through the built binary.
 
 use std::collections::HashSet;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::LazyLock;
 
+use reports::{harness, timeless};
 use serde_json::Value;
 
-fn harness(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_session-harness")).args(arguments).output().expect("the binary starts")
-}
+mod reports;
 
-/// The report of a run, without what differs from one run to the next: how long it took.
+/// The report of a run that holds, without durations.
 fn report(arguments: &[&str]) -> Value {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("report.json");
-    let target = format!("json={}", path.display());
-    let mut all = vec!["run", "--quiet", "--report", target.as_str()];
-    all.extend(arguments);
-    let output = harness(&all);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut report: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    assert!(report["summary"].as_object_mut().unwrap().remove("duration_ms").is_some());
-    report
+    let (status, report) = reports::run(arguments);
+    assert_eq!(status, Some(0));
+    timeless(report)
 }
 
 /// The whole default run, made once for the tests that only look at it.
@@ -49,7 +41,9 @@ fn the_report_counts_what_it_lists_and_every_id_is_there_once() {
     let cases = report["cases"].as_array().unwrap();
     let passed = cases.iter().filter(|case| case["status"] == "pass").count();
     assert_eq!(report["summary"]["pass"], passed);
-    assert_eq!(passed, cases.len());
+    let recorded = cases.iter().filter(|case| case["status"] == "recorded").count();
+    assert_eq!(report["summary"]["recorded"], recorded);
+    assert!(recorded > 0 && passed + recorded == cases.len());
     let ids: HashSet<&str> = cases.iter().map(|case| case["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), cases.len());
     let fired = report["summary"]["faults_fired"].as_u64().unwrap();
@@ -66,7 +60,8 @@ fn each_printed_replay_command_runs_its_case() {
         let output = harness(&["replay", id]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{id}: {text}");
-        assert!(text.contains(id) && text.contains("holds: every promise"), "{id}: {text}");
+        let ends = ["holds: every promise", "\nholds\n", "\nrecorded: "];
+        assert!(text.contains(id) && ends.iter().any(|end| text.contains(end)), "{id}: {text}");
     }
 }
 
@@ -86,6 +81,11 @@ fn wrong_usage_is_told_from_a_violation() {
         &["run", "--filter", "no-such-case", "crash"],
         &["run", "no-such-suite"],
         &["run", "--report", "xml=here"],
+        &["run", "--report", "json="],
+        &["run", "--shard", "0/4"],
+        &["run", "--shard", "5/4"],
+        &["run", "--timeout", "soon"],
+        &["merge"],
         &["run", "--profile", "hopeful"],
         &["explore", "--time", "soon"],
         &["explore", "--workloads", "0"],
@@ -153,4 +153,78 @@ fn a_token_may_name_any_disk_of_a_cut() {
         output.status.success() && String::from_utf8_lossy(&output.stdout).contains("holds: every promise")
     });
     assert_eq!(replayed.count(), 4);
+}
+
+#[test]
+fn real_reports_are_as_the_schema_says_and_it_names_every_member() {
+    let text = std::fs::read_to_string("../corpus/schema/report.schema.json").unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let whole = reports::run(&["--depth", "1", "--filter", "*append*"]).1;
+    let part = reports::run(&["--depth", "1", "--shard", "2/9"]).1;
+    let failed = reports::run(&["faults", "--filter", "faults/load/*", "--timeout", "0ms", "--fail-fast"]).1;
+    let by_hand = serde_json::to_value(reports::sample()).unwrap();
+    for report in [&whole, &part, &failed, &by_hand] {
+        let errors: Vec<String> = validator
+            .iter_errors(report)
+            .take(3)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(undescribed(report, &schema, &schema), None);
+    }
+    for (path, wrong) in [
+        ("/schema", Value::from(2)),
+        ("/cases/0/status", Value::from("good")),
+        ("/cases/2/answer", Value::from(1)),
+        ("/summary/pass", Value::from(-1)),
+        ("/selection/suites/0", Value::from("hope")),
+        ("/cases/0/duration_ms", Value::Null),
+    ] {
+        let mut report = by_hand.clone();
+        *report.pointer_mut(path).unwrap() = wrong;
+        assert!(!validator.is_valid(&report), "{path} may be wrong");
+    }
+}
+
+/// A member that the schema does not describe.
+fn undescribed(value: &Value, schema: &Value, root: &Value) -> Option<String> {
+    let schema = match schema["$ref"].as_str() {
+        Some(at) => root.pointer(at.trim_start_matches('#'))?,
+        None => schema,
+    };
+    match value {
+        Value::Array(items) => items.iter().find_map(|item| undescribed(item, &schema["items"], root)),
+        Value::Object(members) => members.iter().find_map(|(name, member)| {
+            let described = schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+            match described {
+                None => Some(name.clone()),
+                Some(described) => undescribed(member, described, root),
+            }
+        }),
+        _ => None,
+    }
+}
+
+#[test]
+fn requirements_are_listed_with_their_cases_and_in_the_source_tree_with_their_tests() {
+    let list = |directory: &std::path::Path| -> Vec<Value> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_session-harness"));
+        let output = command
+            .args(["list", "--requirements", "--json", "--filter", "conformance/*"])
+            .current_dir(directory)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let here = list(std::path::Path::new("."));
+    let append = here.iter().find(|line| line["id"] == "S5").unwrap();
+    let ids = append["case_ids"].as_array().unwrap();
+    assert!(
+        append["cases"] == ids.len() && ids.iter().all(|id| id.as_str().unwrap().starts_with("conformance/"))
+    );
+    assert!(append["tests"].as_array().unwrap().len() > 5);
+    let elsewhere = tempfile::tempdir().unwrap();
+    assert!(list(elsewhere.path()).iter().all(|line| line.get("tests").is_none()));
 }

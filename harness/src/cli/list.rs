@@ -1,61 +1,121 @@
-//! `list`: every case, with what it is about; and every requirement, with how many cases are about it.
+//! `list`: every case, with what it is about; and every requirement, with the cases and tests that are about it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::env;
 use std::io::{self, Write};
 
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::stdout::stdout;
-use super::{CliError, List, run};
+use super::{CliError, run};
+use crate::citations;
+use crate::corpus;
 use crate::exit_code::Exit;
-use crate::requirement::{self, Level, Requirement};
+use crate::glob::Filter;
+use crate::report::Level;
+use crate::requirement::{self, Requirement};
+use crate::scenario::HarnessError;
 use crate::subject::REFERENCE;
-use crate::suite::{crash, faults};
+use crate::suite::{Suite, crash, faults};
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// The suites: all by default.
+    #[arg(value_name = "SUITE")]
+    suites: Vec<Suite>,
+    /// One JSON object a line, with stage, requirement ids and level.
+    #[arg(long)]
+    json: bool,
+    /// Only cases whose id matches; `*` stands for anything. Repeatable.
+    #[arg(long, value_name = "GLOB")]
+    filter: Vec<String>,
+    /// Prints the requirements of the contract instead, each with the cases that are about it, and within the source tree
+    /// the tests.
+    #[arg(long)]
+    requirements: bool,
+}
 
 /// A case without its verdict.
 struct Listed {
     id: String,
-    suite: &'static str,
+    suite: Suite,
+    level: Level,
     stage: Option<&'static str>,
-    requirements: Vec<&'static str>,
+    requirements: Vec<Cow<'static, str>>,
 }
 
 /// The cases of the suites that are asked for and whose id matches.
 fn listed(options: &List) -> Result<Vec<Listed>, CliError> {
-    let asked_for =
-        |suite: &str| options.suites.is_empty() || options.suites.iter().any(|name| name == suite);
     let mut cases = Vec::new();
-    if asked_for(faults::NAME) {
-        let results = run::matching_faults(REFERENCE, &options.filter, run::jobs(None), true)?;
-        cases.extend(results.finished.iter().map(|finished| Listed {
-            id: finished.case.id(),
-            suite: faults::NAME,
-            stage: Some(finished.case.stage.id()),
-            requirements: finished.case.requirements(),
-        }));
-    }
-    if asked_for(crash::NAME) {
-        let tokens = crash::cases(&crash::Options::default())?;
-        let all = tokens.iter().map(|token| Listed {
-            id: token.to_string(),
-            suite: crash::NAME,
-            stage: None,
-            requirements: crash::requirements(token),
+    for suite in run::chosen(&options.suites) {
+        cases.extend(match suite {
+            Suite::Conformance => listed_conformance()?,
+            Suite::Faults => listed_faults()?,
+            Suite::Crash => listed_crash()?,
         });
-        cases.extend(all.filter(|case| matches(&options.filter, &case.id)));
     }
+    let filter = Filter(options.filter.clone());
+    cases.retain(|case| filter.matches(&case.id));
     if cases.is_empty() {
-        return Err(CliError::NothingMatches(options.filter.clone()));
+        return Err(CliError::NothingMatches(filter.0));
     }
     Ok(cases)
 }
 
-/// Prints the cases.
+fn listed_conformance() -> Result<Vec<Listed>, HarnessError> {
+    let listed = |case: corpus::Case| Listed {
+        suite: Suite::Conformance,
+        level: if case.is_must() { Level::Must } else { Level::Choice },
+        stage: None,
+        requirements: case.about().into_iter().map(|id| id.to_owned().into()).collect(),
+        id: case.id,
+    };
+    Ok(corpus::embedded()?.into_iter().map(listed).collect())
+}
+
+/// All of them are run: a case is one only if no other has an equal trace.
+fn listed_faults() -> Result<Vec<Listed>, HarnessError> {
+    let results = faults::run_all(REFERENCE, run::jobs(None), &|_, _| {})?;
+    let listed = |finished: &faults::Finished| Listed {
+        id: finished.case.id(),
+        suite: Suite::Faults,
+        level: Level::Must,
+        stage: Some(finished.case.stage.id()),
+        requirements: finished.case.requirements().into_iter().map(Cow::Borrowed).collect(),
+    };
+    Ok(results.finished.iter().map(listed).collect())
+}
+
+fn listed_crash() -> Result<Vec<Listed>, HarnessError> {
+    let listed = |token: &crash::Token| Listed {
+        id: token.to_string(),
+        suite: Suite::Crash,
+        level: Level::Must,
+        stage: None,
+        requirements: crash::requirements(token).into_iter().map(Cow::Borrowed).collect(),
+    };
+    Ok(crash::cases(&crash::Options::default())?.iter().map(listed).collect())
+}
+
+/// Prints the cases, or the requirements.
 pub(super) fn list(options: &List) -> Result<Exit, CliError> {
+    let cases = listed(options)?;
     let mut out = stdout();
-    for Listed { id, suite, stage, requirements } in listed(options)? {
-        if options.json {
-            let mut line = json!({ "id": id, "suite": suite, "level": "must", "requirements": requirements });
+    if options.requirements {
+        print_requirements(&mut out, &cases, options.json)?;
+    } else {
+        print_cases(&mut out, cases, options.json)?;
+    }
+    out.flush()?;
+    Ok(Exit::Holds)
+}
+
+fn print_cases(out: &mut impl Write, cases: Vec<Listed>, as_json: bool) -> io::Result<()> {
+    for Listed { id, suite, level, stage, requirements } in cases {
+        if as_json {
+            let mut line = json!({ "id": id, "suite": suite, "level": level, "requirements": requirements });
             if let Some(stage) = stage {
                 line["stage"] = stage.into();
             }
@@ -64,34 +124,64 @@ pub(super) fn list(options: &List) -> Result<Exit, CliError> {
             writeln!(out, "{id}")?;
         }
     }
-    out.flush()?;
-    Ok(Exit::Holds)
+    Ok(())
 }
 
-/// Prints the contract, with the number of cases about each requirement.
-pub(super) fn requirements(options: &List) -> Result<Exit, CliError> {
-    let as_json = options.json;
-    let mut cases: HashMap<&str, usize> = HashMap::new();
-    for id in listed(options)?.into_iter().flat_map(|case| case.requirements) {
-        *cases.entry(id).or_default() += 1;
-    }
-    let mut out = stdout();
-    for requirement in requirement::all() {
-        let cases = cases.get(requirement.id).copied().unwrap_or_default();
-        if as_json {
-            writeln!(out, "{}", to_json(requirement, cases))?;
-        } else {
-            tell(&mut out, requirement, cases)?;
+/// What is about a requirement.
+#[derive(Default)]
+struct About<'a> {
+    cases: Vec<&'a Listed>,
+    /// Files and names; none outside of the source tree, where they are not known.
+    tests: Option<Vec<String>>,
+}
+
+/// Prints the contract with what is about each requirement.
+fn print_requirements(out: &mut impl Write, cases: &[Listed], as_json: bool) -> Result<(), CliError> {
+    let mut of: HashMap<&str, Vec<&Listed>> = HashMap::new();
+    for case in cases {
+        for id in &case.requirements {
+            of.entry(id.as_ref()).or_default().push(case);
         }
     }
-    out.flush()?;
-    Ok(Exit::Holds)
+    let mut tests = cited()?;
+    for requirement in requirement::all() {
+        let about = About {
+            cases: of.remove(requirement.id).unwrap_or_default(),
+            tests: tests.as_mut().map(|tests| tests.remove(requirement.id).unwrap_or_default()),
+        };
+        if as_json {
+            writeln!(out, "{}", to_json(requirement, &about))?;
+        } else {
+            tell(out, requirement, &about)?;
+        }
+    }
+    Ok(())
 }
 
-fn to_json(requirement: &Requirement, cases: usize) -> Value {
+/// The tests that cite each requirement, where the sources are at hand.
+fn cited() -> io::Result<Option<HashMap<String, Vec<String>>>> {
+    let here = env::current_dir()?;
+    let Some(root) = citations::source_tree(&here) else { return Ok(None) };
+    let mut tests: HashMap<String, Vec<String>> = HashMap::new();
+    for source in citations::sources(root)? {
+        for citation in source.read().citations {
+            let test = format!("{} {}", source.path.display(), citation.test);
+            tests.entry(citation.id).or_default().push(test);
+        }
+    }
+    Ok(Some(tests))
+}
+
+fn to_json(requirement: &Requirement, about: &About<'_>) -> Value {
     let Requirement { id, level, title, text } = *requirement;
-    let mut line = json!({ "id": id, "level": level.as_str(), "title": title, "text": text, "cases": cases });
-    if let Level::Choice { answers, reference } = level {
+    let ids: Vec<&str> = about.cases.iter().map(|case| case.id.as_str()).collect();
+    let mut line = json!({
+        "id": id, "level": level.as_str(), "title": title, "text": text, "cases": ids.len(), "case_ids": ids,
+    });
+    if let Some(tests) = &about.tests {
+        line["tests"] = tests.clone().into();
+    }
+    if let requirement::Level::Choice { answers, reference } = level {
         let answers = answers.iter().map(|answer| json!({ "name": answer.name, "means": answer.means }));
         line["answers"] = answers.collect();
         line["reference"] = reference.into();
@@ -100,15 +190,25 @@ fn to_json(requirement: &Requirement, cases: usize) -> Value {
 }
 
 /// The first line begins with the id, so that `grep '^[A-Z]'` gives one line for each requirement.
-fn tell(out: &mut impl Write, requirement: &Requirement, cases: usize) -> io::Result<()> {
+fn tell(out: &mut impl Write, requirement: &Requirement, about: &About<'_>) -> io::Result<()> {
     let Requirement { id, level, title, text } = *requirement;
-    writeln!(out, "{id:<24} {level:<6} {cases:>6} cases  {title}")?;
+    writeln!(out, "{id:<24} {level:<6} {:>6} cases  {title}", about.cases.len())?;
     tell_wrapped(out, text, "    ", "    ")?;
-    let Level::Choice { answers, reference } = level else { return Ok(()) };
-    for answer in answers {
-        let ours = if answer.name == reference { " (the reference's answer)" } else { "" };
-        let text = format!("{}: {}{ours}", answer.name, answer.means);
-        tell_wrapped(out, &text, "    - ", "      ")?;
+    if let requirement::Level::Choice { answers, reference } = level {
+        for answer in answers {
+            let ours = if answer.name == reference { " (the reference's answer)" } else { "" };
+            let text = format!("{}: {}{ours}", answer.name, answer.means);
+            tell_wrapped(out, &text, "    - ", "      ")?;
+        }
+    }
+    for suite in Suite::ALL {
+        let mut of_suite = about.cases.iter().filter(|case| case.suite == suite).peekable();
+        if let Some(example) = of_suite.peek().map(|case| case.id.clone()) {
+            writeln!(out, "    {} in {suite}, such as {example}", of_suite.count())?;
+        }
+    }
+    for test in about.tests.iter().flatten() {
+        writeln!(out, "    test {test}")?;
     }
     Ok(())
 }
@@ -126,41 +226,4 @@ fn tell_wrapped(out: &mut impl Write, text: &str, first: &str, others: &str) -> 
         line.push_str(word);
     }
     writeln!(out, "{line}")
-}
-
-/// Whether an id matches one of the globs, or there are none. A glob without `*` matches anywhere in the id.
-pub(super) fn matches(globs: &[String], id: &str) -> bool {
-    globs.is_empty()
-        || globs
-            .iter()
-            .any(|glob| if glob.contains('*') { matches_whole(glob, id) } else { id.contains(glob.as_str()) })
-}
-
-/// `*` stands for any text, everything else for itself: ids hold characters that richer globs give a meaning.
-fn matches_whole(glob: &str, id: &str) -> bool {
-    let mut parts = glob.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| id.strip_prefix(first)) else { return false };
-    let mut last = "";
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-        last = part;
-    }
-    rest.is_empty() || last.is_empty() || id.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn a_star_stands_for_any_text() {
-        let globs = |glob: &str| vec![glob.to_owned()];
-        assert!(matches(&globs("rename"), "faults/append/C8/rename@temporary>session#1=EIO_after,once"));
-        assert!(matches(&globs("faults/*/C8/*"), "faults/append/C8/rename"));
-        assert!(matches(&globs("*once"), "faults/append/C8/x,once,once"));
-        assert!(!matches(&globs("faults/*/C9/*"), "faults/append/C8/rename"));
-        assert!(!matches(&globs("append*"), "faults/append"));
-        assert!(!matches(&globs("*append"), "faults/append/x"));
-    }
 }

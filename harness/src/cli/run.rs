@@ -1,28 +1,29 @@
-//! `run` and `replay`.
+//! `run`: the suites, a verdict, and reports.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ColorChoice};
 
+use super::reports::{Files, Target};
 use super::stdout::stdout;
-use super::{CliError, list};
-use crate::crash::{Profile, UnknownProfile};
+use super::values::{Chosen, duration, profile, subject};
+use super::{CliError, interrupt, progress, screen};
+use crate::crash::Profile;
 use crate::exit_code::Exit;
-use crate::promise::Promise;
-use crate::replay;
-use crate::report::{Outcomes, Report, replay_command, terminal};
-use crate::subject::{self, Candidate, UnknownSubject};
-use crate::suite::faults::Case;
-use crate::suite::{crash, explore, faults};
-use crate::world::Backend;
-
-/// The suites, in the order in which they run.
-pub(super) const SUITES: [&str; 2] = [faults::NAME, crash::NAME];
+use crate::expectations::Expectations;
+use crate::glob::Filter;
+use crate::report::{Report, Verdict, terminal};
+use crate::runner::{self, Request};
+use crate::shard::Shard;
+use crate::subject::REFERENCE;
+use crate::subject::command::{Command, Remote, Use};
+use crate::suite::Suite;
 
 /// Operations up to which workloads are complete: where everything runs, and where crashes were asked for.
 const DEPTH: usize = 2;
@@ -31,14 +32,22 @@ const DEPTH_ASKED_FOR: usize = 3;
 #[derive(Debug, Args)]
 pub(super) struct Run {
     /// The suites: all by default.
-    #[arg(value_name = "SUITE", value_parser = SUITES)]
-    suites: Vec<String>,
-    /// The store under test, by name.
-    #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
-    subject: &'static dyn Candidate,
+    #[arg(value_name = "SUITE")]
+    suites: Vec<Suite>,
+    /// The store under test: a name, or the command that starts an adapter for a store of any language, as in
+    /// 'python3 adapter.py' (see `session-harness adapter check`).
+    #[arg(long, value_name = "NAME-OR-CMD", default_value = "reference", value_parser = subject)]
+    subject: Chosen,
+    /// One process for many cases, for an adapter that starts slowly.
+    #[arg(long)]
+    reuse: bool,
     /// Only cases whose id matches; `*` stands for anything. Repeatable.
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
+    /// Only one of several parts, such as `1/4`: disjoint, complete together, and the same whatever cases are added.
+    /// `merge` makes one report of the JSON reports of all.
+    #[arg(long, value_name = "K/N")]
+    shard: Option<Shard>,
     /// What a power cut may lose: process, ordered or posix.
     #[arg(long, default_value_t = Profile::Posix, value_parser = profile)]
     profile: Profile,
@@ -52,226 +61,124 @@ pub(super) struct Run {
     /// The seed of everything random; these suites visit everything and draw nothing.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Writes a machine-readable report: `json=PATH`. Repeatable.
-    #[arg(long, value_name = "KIND=PATH", value_parser = report_target)]
-    report: Vec<PathBuf>,
+    /// How long one case may take, such as 10s; a store in this process cannot be stopped, so that the case is told when
+    /// it is over. Not for `crash`, whose cases are thousands of histories each.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Known failures, answers and skips, each with a reason; the run fails where one of them is not true any more.
+    #[arg(long, value_name = "FILE")]
+    expect: Option<PathBuf>,
+    /// Writes what this run came to in the form that `--expect` reads.
+    #[arg(long, value_name = "FILE")]
+    write_expect: Option<PathBuf>,
+    /// Writes a report: `json=PATH`, `junit=PATH` or `html=PATH`. Repeatable.
+    #[arg(long, value_name = "KIND=PATH")]
+    report: Vec<Target>,
+    /// Ends with the first failure.
+    #[arg(long)]
+    fail_fast: bool,
     /// Prints the verdict only.
     #[arg(long)]
     quiet: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Replay {
-    /// A case id or token as `list` and reports print it.
-    case: String,
-    /// The store under test, by name.
-    #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
-    subject: &'static dyn Candidate,
-    /// On a temporary directory of the operating system instead of the simulated disk; for `faults` only.
-    #[arg(long)]
-    real: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Explore {
-    /// The store under test, by name.
-    #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
-    subject: &'static dyn Candidate,
-    /// What decides every workload and fault; drawn and printed where it is not given.
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// For how long, such as 60s or 5m.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    time: Duration,
-    /// At most so many workloads, whatever the time: with a seed this makes two runs equal.
-    #[arg(long, value_name = "N")]
-    workloads: Option<NonZeroUsize>,
-    /// What a power cut may lose: process, ordered or posix.
-    #[arg(long, default_value_t = Profile::Posix, value_parser = profile)]
-    profile: Profile,
+    /// Whether the verdict is coloured.
+    #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    color: ColorChoice,
 }
 
 /// Runs the suites and prints the verdict.
 pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
-    // Before the work, so that a path that cannot be written costs none.
-    let mut files = options.report.iter().map(report_file).collect::<Result<Vec<_>, _>>()?;
-    let start = Instant::now();
-    let outcomes = outcomes(options)?;
-    let duration = start.elapsed();
-    let report = Report::new(&outcomes, options.subject, options.seed, options.profile, duration);
-    if report.cases.is_empty() {
-        return Err(CliError::NothingMatches(options.filter.clone()));
+    let request = options.request()?;
+    let files = Files::open(&options.report)?;
+    let interrupted =
+        if request.remote.is_some() { interrupt::flag_before_subjects()? } else { interrupt::flag()? };
+    let watcher = progress::watcher(options.quiet);
+    let report = runner::run(&request, watcher.as_ref(), &interrupted)?;
+    // A part may well be empty, and so may be what was interrupted.
+    if report.cases.is_empty() && request.shard.is_none() && report.partial.is_none() {
+        return Err(CliError::NothingMatches(request.filter.0));
     }
-    for (path, file) in &mut files {
-        let written = serde_json::to_writer_pretty(&mut *file, &report).map_err(io::Error::from);
-        let written = written.and_then(|()| file.write_all(b"\n")).and_then(|()| file.flush());
-        written.map_err(|error| CliError::Report { path: path.clone(), error })?;
+    files.write(&report)?;
+    if let Some(path) = &options.write_expect {
+        let text = request.expectations.renewed(&report).to_json();
+        fs::write(path, text).map_err(|error| CliError::Report { path: path.clone(), error })?;
     }
-    let text = terminal::render(&report, &outcomes, duration.as_secs_f64());
-    let shown = if options.quiet { text.rsplit("\n\n").next().unwrap_or(&text) } else { &text };
+    print(&report, options)?;
+    match request.remote.as_ref().and_then(|remote| remote.first_break()) {
+        Some(how) => Err(CliError::BrokeTheProtocol(how)),
+        None => Ok(exit(&report)),
+    }
+}
+
+fn print(report: &Report, options: &Run) -> Result<(), CliError> {
+    let color = screen::canvas(&std::io::stdout(), options.color).color;
+    let text = if options.quiet { terminal::verdict(report, color) } else { terminal::render(report, color) };
     let mut out = stdout();
-    out.write_all(shown.as_bytes())?;
+    out.write_all(text.as_bytes())?;
     out.flush()?;
-    Ok(if report.summary.violation > 0 {
-        Exit::Violations
-    } else if report.summary.harness_error > 0 {
-        Exit::Harness
-    } else {
-        Exit::Holds
-    })
+    Ok(())
 }
 
-fn report_file(path: &PathBuf) -> Result<(PathBuf, io::BufWriter<fs::File>), CliError> {
-    match fs::File::create(path) {
-        Ok(file) => Ok((path.clone(), io::BufWriter::new(file))),
-        Err(error) => Err(CliError::Report { path: path.clone(), error }),
+/// How a run ends that came to this report.
+pub(super) fn exit(report: &Report) -> Exit {
+    match report.verdict() {
+        Verdict::Holds => Exit::Holds,
+        Verdict::Violated => Exit::Violations,
+        Verdict::HarnessFailed | Verdict::Incomplete => Exit::Harness,
     }
 }
 
-fn outcomes(options: &Run) -> Result<Outcomes, CliError> {
-    let asked_for =
-        |suite: &str| options.suites.is_empty() || options.suites.iter().any(|name| name == suite);
-    let jobs = jobs(options.jobs);
-    let mut outcomes = Outcomes::default();
-    if asked_for(faults::NAME) {
-        outcomes.faults = Some(matching_faults(options.subject, &options.filter, jobs, options.quiet)?);
-    }
-    if asked_for(crash::NAME) {
-        let only_crash = options.suites.iter().all(|name| name == crash::NAME) && !options.suites.is_empty();
-        let depth = options.depth.map_or(if only_crash { DEPTH_ASKED_FOR } else { DEPTH }, usize::from);
-        let crash_options = crash::Options {
-            candidate: options.subject,
-            profile: options.profile,
-            depth,
-            jobs,
-            ..crash::Options::default()
+impl Run {
+    fn request(&self) -> Result<Request, CliError> {
+        let remote = self.remote()?;
+        let suites = match (&remote, &self.suites[..]) {
+            (Some(_), []) => vec![Suite::Conformance],
+            _ => chosen(&self.suites),
         };
-        let chosen = |token: &crash::Token| list::matches(&options.filter, &token.to_string());
-        outcomes.crash = Some(crash::run(&crash_options, chosen, progress(options.quiet))?);
-        clear_progress(options.quiet);
+        if let Some(suite) = suites.iter().find(|suite| remote.is_some() && **suite != Suite::Conformance) {
+            return Err(CliError::OnlyHere(*suite));
+        }
+        let depth = if suites == [Suite::Crash] { DEPTH_ASKED_FOR } else { DEPTH };
+        let expectations = self.expect.as_deref().map(Expectations::read).transpose()?;
+        Ok(Request {
+            candidate: match self.subject {
+                Chosen::Here(candidate) => candidate,
+                Chosen::Behind(_) => REFERENCE,
+            },
+            suites,
+            filter: Filter(self.filter.clone()),
+            shard: self.shard,
+            profile: self.profile,
+            depth: self.depth.map_or(depth, usize::from),
+            jobs: jobs(self.jobs),
+            seed: self.seed,
+            // An adapter has it for each answer.
+            timeout: self.timeout.filter(|_| remote.is_none()),
+            remote,
+            fail_fast: self.fail_fast,
+            expectations: expectations.unwrap_or_default(),
+        })
     }
-    Ok(outcomes)
 }
 
-/// The `faults` cases that match. All of them are run, since a case is one only if no other has an equal trace.
-pub(super) fn matching_faults(
-    candidate: &dyn Candidate,
-    filter: &[String],
-    jobs: usize,
-    quiet: bool,
-) -> Result<faults::Results, CliError> {
-    let mut results = faults::run_all(candidate, jobs, &progress(quiet))?;
-    clear_progress(quiet);
-    results.finished.retain(|finished| list::matches(filter, &finished.case.id()));
-    Ok(results)
+impl Run {
+    fn remote(&self) -> Result<Option<Arc<Remote>>, CliError> {
+        let Chosen::Behind(command) = &self.subject else { return Ok(None) };
+        let used = if self.reuse { Use::Again } else { Use::Once };
+        Ok(Some(Arc::new(Remote::greet(with_timeout(command, self.timeout), used)?)))
+    }
+}
+
+/// A command with another limit, where one is given.
+pub(super) fn with_timeout(command: &Command, timeout: Option<Duration>) -> Command {
+    timeout.map_or_else(|| command.clone(), |timeout| command.clone().with_timeout(timeout))
+}
+
+/// The suites that are asked for, each once and in their order; all where none is named.
+pub(super) fn chosen(named: &[Suite]) -> Vec<Suite> {
+    let is_chosen = |suite: &Suite| named.is_empty() || named.contains(suite);
+    Suite::ALL.into_iter().filter(is_chosen).collect()
 }
 
 pub(super) fn jobs(asked_for: Option<NonZeroUsize>) -> usize {
     asked_for.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get)
-}
-
-fn progress(quiet: bool) -> impl Fn(usize, usize) {
-    let is_shown = !quiet && io::stderr().is_terminal();
-    move |done, all| {
-        if is_shown && done.is_multiple_of(250) {
-            let _ = write!(io::stderr(), "\r{done} of {all} cases ");
-        }
-    }
-}
-
-fn clear_progress(quiet: bool) {
-    if !quiet && io::stderr().is_terminal() {
-        let _ = write!(io::stderr(), "\r{:<32}\r", "");
-    }
-}
-
-/// Runs one case or state alone and tells what happened.
-pub(super) fn replay(options: &Replay) -> Result<Exit, CliError> {
-    let (text, violations) = if let Some(case) = Case::find(options.subject, &options.case)? {
-        let backend = if options.real { Backend::Real } else { Backend::Simulated };
-        let (text, run) = replay::replay(options.subject, &case, backend)?;
-        (text, run.violations)
-    } else {
-        let token: crash::Token =
-            options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
-        let crash_options = crash::Options { candidate: options.subject, ..crash::Options::default() };
-        crash::tell(&token, &crash_options)?
-    };
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(if violations.is_empty() {
-        Exit::Holds
-    } else if violations.iter().any(|violation| violation.promise != Promise::FaultFired) {
-        Exit::Violations
-    } else {
-        // A planned fault that did not strike says nothing of the store.
-        Exit::Harness
-    })
-}
-
-/// Explores until the time is over or a promise is broken.
-pub(super) fn explore(options: &Explore) -> Result<Exit, CliError> {
-    let mut out = stdout();
-    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
-    writeln!(out, "seed {seed}   profile {}", options.profile)?;
-    out.flush()?;
-    let start = Instant::now();
-    let explored = explore::explore(options.subject, seed, options.profile, |so_far| {
-        start.elapsed() < options.time && options.workloads.is_none_or(|most| so_far.workloads < most.get())
-    })?;
-    if explored.workloads == 0 {
-        return Err(CliError::NothingExplored);
-    }
-    writeln!(
-        out,
-        "{} workloads   {} states   {} faults struck",
-        explored.workloads, explored.states, explored.faults_fired
-    )?;
-    let Some(broken) = explored.broken else {
-        writeln!(out, "holds: nothing was found")?;
-        out.flush()?;
-        return Ok(Exit::Holds);
-    };
-    for state in broken.broken.iter().filter(|broken| broken.is_of_the_store()).take(1) {
-        for violation in &state.violations {
-            writeln!(
-                out,
-                "violated: {} ({})\n  {}",
-                violation.promise.words(),
-                violation.promise,
-                violation.evidence
-            )?;
-        }
-        writeln!(out, "  replay:  {}", replay_command(&options.subject.name(), &state.token.to_string()))?;
-    }
-    out.flush()?;
-    Ok(Exit::Violations)
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
-    let number: u64 = number.parse().map_err(|_| "expected a time such as 60s or 5m".to_owned())?;
-    match unit {
-        "ms" => Ok(Duration::from_millis(number)),
-        "s" => Ok(Duration::from_secs(number)),
-        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
-        "h" => Ok(Duration::from_secs(number.saturating_mul(3_600))),
-        _ => Err("expected a time such as 60s or 5m".to_owned()),
-    }
-}
-
-fn candidate(name: &str) -> Result<&'static dyn Candidate, UnknownSubject> {
-    subject::named(name)
-}
-
-fn profile(text: &str) -> Result<Profile, UnknownProfile> {
-    text.parse()
-}
-
-fn report_target(text: &str) -> Result<PathBuf, String> {
-    match text.split_once('=') {
-        Some(("json", path)) if !path.is_empty() => Ok(PathBuf::from(path)),
-        _ => Err("expected `json=PATH`".to_owned()),
-    }
 }

@@ -2,249 +2,305 @@
 
 use std::fmt::Write;
 
-use session_tree::Stage;
+use clap::builder::styling::{AnsiColor, Style};
 
-use super::{Outcomes, Report, Status};
-use crate::fault::Kind;
-use crate::suite::crash;
-use crate::suite::faults::{self, Finished, Results};
+use super::{CaseReport, Level, Partial, Report, Status, TABLES, Table, Verdict, grouped};
+use crate::promise::Promise;
+use crate::replay::FAULT_MARK;
+use crate::suite::Suite;
 
-/// The stages of a commit, of a create, of a load, and of a roll back: one table each.
-const TABLES: [(&str, &[Stage]); 3] = [
-    (
-        "commit",
-        &[
-            Stage::C1,
-            Stage::C2,
-            Stage::C3,
-            Stage::C4,
-            Stage::C5,
-            Stage::C6,
-            Stage::C7,
-            Stage::C8,
-            Stage::C9,
-            Stage::C10,
-            Stage::C11,
-            Stage::C12,
-            Stage::C20,
-        ],
-    ),
-    (
-        "create",
-        &[Stage::K1, Stage::K2, Stage::K3, Stage::K4, Stage::K5, Stage::K6, Stage::K7, Stage::K8, Stage::K9],
-    ),
-    ("load", &[Stage::V1, Stage::V2, Stage::V3, Stage::V4, Stage::V5, Stage::V6]),
-];
+/// Of each kind of failure so many cases are shown; the reports have them all.
+const SHOWN: usize = 3;
 
-/// The ways to go wrong, as rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Row {
-    /// A call fails without effect.
-    FailsBefore,
-    /// A call fails with effect.
-    FailsAfter,
-    /// A transfer is cut short, or makes no progress.
-    Short,
-    /// A lock is held by somebody else.
-    Held,
-    /// Somebody else acts.
-    Actor,
-    /// The process is killed.
-    Killed,
-    /// A second fault strikes the handling of the first.
-    Twice,
-}
+/// Lines of a schedule that are shown.
+const SCHEDULE: usize = 16;
 
-impl Row {
-    /// Every row.
-    pub const ALL: [Row; 7] =
-        [Row::FailsBefore, Row::FailsAfter, Row::Short, Row::Held, Row::Actor, Row::Killed, Row::Twice];
+/// Columns of a table's cell.
+const WIDTH: usize = 7;
 
-    /// The row's words.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Row::FailsBefore => "fails before",
-            Row::FailsAfter => "fails after",
-            Row::Short => "short transfer",
-            Row::Held => "lock held",
-            Row::Actor => "outside actor",
-            Row::Killed => "killed",
-            Row::Twice => "fails twice",
-        }
-    }
-
-    /// The row of a case.
-    pub fn of(finished: &Finished) -> Row {
-        match finished.case.plan.0.as_slice() {
-            [only] => match only.kind {
-                Kind::Before(_) | Kind::SyncDrops(_) => Row::FailsBefore,
-                Kind::After(_) | Kind::SyncLies => Row::FailsAfter,
-                Kind::Short | Kind::ShortThen(_) | Kind::NoProgress => Row::Short,
-                Kind::Held => Row::Held,
-                Kind::Actor(_) => Row::Actor,
-                Kind::KillBefore | Kind::KillAfter => Row::Killed,
-            },
-            _ => Row::Twice,
-        }
-    }
-}
-
-/// The whole report. `seconds` is how long the run took.
-pub fn render(report: &Report, outcomes: &Outcomes, seconds: f64) -> String {
+/// The whole report.
+pub fn render(report: &Report, color: bool) -> String {
+    let paint = Paint { color };
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{} {}   subject {}   profile {}   seed {:x}\n",
-        report.tool, report.version, report.subject, report.profile, report.seed
+        "{} {}   subject {}   profile {}   seed {}{}\n",
+        report.tool,
+        report.version,
+        report.subject,
+        report.profile,
+        report.seed,
+        report.selection.shard.as_ref().map(|shard| format!("   part {shard}")).unwrap_or_default(),
     );
-    let passed = |suite: &str| {
-        let of_suite = || report.cases.iter().filter(|case| case.suite == suite);
-        (of_suite().count() as u64, of_suite().filter(|case| case.status == Status::Pass).count() as u64)
-    };
-    if let Some(results) = &outcomes.faults {
-        let (cases, pass) = passed(faults::NAME);
-        let _ = writeln!(
-            out,
-            "faults   {} cases with distinct traces   {} pass   {} more runs had an equal trace",
-            grouped(cases),
-            grouped(pass),
-            grouped(results.merged as u64),
-        );
+    for suite in &report.selection.suites {
+        suite_line(&mut out, report, *suite);
     }
-    if let Some(results) = &outcomes.crash {
-        let (cases, pass) = passed(crash::NAME);
-        crash_line(&mut out, report, results, cases, pass);
+    if report.summary.tally.faults_fired > 0 {
+        let _ = writeln!(out, "             {} faults struck", grouped(report.summary.tally.faults_fired));
     }
-    let _ = writeln!(out, "         {} faults struck\n", grouped(report.summary.faults_fired));
-    if let Some(results) = &outcomes.faults {
-        for (name, stages) in TABLES {
-            table(&mut out, results, name, stages);
-        }
-        let _ = writeln!(
-            out,
-            "a cell counts cases; `!` marks violations; blank: nothing there can go wrong that way"
-        );
-    }
-    if report.summary.race_windows > 0 {
+    tables(&mut out, report, paint);
+    if report.summary.tally.race_windows > 0 {
         let _ = writeln!(
             out,
             "race windows: in {} cases somebody's file came between the last look at a name and the call that used it",
-            report.summary.race_windows
+            report.summary.tally.race_windows
         );
     }
-    verdict(&mut out, report, seconds);
+    out.push_str(&verdict(report, color));
     out
 }
 
-fn crash_line(out: &mut String, report: &Report, results: &crash::Results, cases: u64, pass: u64) {
-    let longest = results.cases.iter().filter(|case| case.token.plan.0.is_empty());
-    let longest = longest.map(|case| case.token.workload.steps.len()).max().unwrap_or(0);
-    let _ = writeln!(
-        out,
-        "crash    {} workloads   {} pass   {} cuts   {} disks   {} distinct states   complete to {longest} operations",
-        grouped(cases),
-        grouped(pass),
-        grouped(report.summary.cuts as u64),
-        grouped(report.summary.disks as u64),
-        grouped(report.summary.states_checked as u64),
-    );
-    let _ = writeln!(
-        out,
-        "         in {} states a load refused and recovery led on   digest {}",
-        grouped(report.summary.refusals_recovered as u64),
-        report.summary.digest.as_deref().unwrap_or_default(),
-    );
+/// The verdict, and what broke.
+pub fn verdict(report: &Report, color: bool) -> String {
+    let paint = Paint { color };
+    let mut out = String::new();
+    for (what, cases) in report.failures() {
+        failures(&mut out, what, &cases, paint);
+    }
+    for glob in &report.unmatched_expectations {
+        let _ = writeln!(out, "\n{} no case is called {glob}", paint.bad("expected in vain:"));
+    }
+    let failed = report.cases.iter().filter(|case| case.fails()).count();
+    let (cases, seconds) = (grouped(report.cases.len()), seconds(report));
+    let _ = match (report.verdict(), report.partial) {
+        (Verdict::Holds, _) => writeln!(
+            out,
+            "\n{} in {cases} cases: {}{}   ({seconds})",
+            paint.good("holds"),
+            report.claim(),
+            known(report),
+        ),
+        (Verdict::Incomplete, _) => writeln!(
+            out,
+            "\n{} after {cases} cases, none of which failed   ({seconds})",
+            paint.bad("interrupted")
+        ),
+        (Verdict::Violated, _) if failed == 0 => writeln!(
+            out,
+            "\n{} none of {cases} cases failed, but an expectation matches no case{}   ({seconds})",
+            paint.bad("does not hold:"),
+            known(report),
+        ),
+        (_, partial) => writeln!(
+            out,
+            "\n{} {} of {cases} cases failed{}{}   ({seconds})",
+            paint.bad("does not hold:"),
+            grouped(failed),
+            known(report),
+            match partial {
+                None => "",
+                Some(Partial::Interrupted) => ", and the run was interrupted",
+                Some(Partial::FailFast) => ", where the run ended as asked for",
+            },
+        ),
+    };
+    out
 }
 
-fn table(out: &mut String, results: &Results, name: &str, stages: &[Stage]) {
-    let _ = write!(out, "{name:<16}");
-    for stage in stages {
-        let _ = write!(out, "{:>7}", stage.id());
+fn seconds(report: &Report) -> String {
+    format!("{}.{} s", report.summary.duration_ms / 1_000, report.summary.duration_ms % 1_000 / 100)
+}
+
+/// What did not pass and fails no run.
+fn known(report: &Report) -> String {
+    let mut out = String::new();
+    for (count, words) in [
+        (report.summary.expected_failure, "known failures"),
+        (report.summary.skipped, "skipped"),
+        (report.summary.unsupported, "unsupported"),
+    ] {
+        if count > 0 {
+            let _ = write!(out, "; {} {words}", grouped(count));
+        }
+    }
+    out
+}
+
+fn suite_line(out: &mut String, report: &Report, suite: Suite) {
+    let count = |status| report.of_suite(suite).filter(|case| case.status == status).count();
+    let counted = report.of_suite(suite).filter(|case| case.level == Level::Must).count();
+    let _ = write!(out, "{:<13}{} {}", suite.name(), grouped(counted), unit(suite));
+    for (status, words) in STATUSES {
+        if count(status) > 0 {
+            let _ = write!(out, "   {} {words}", grouped(count(status)));
+        }
+    }
+    let tally = &report.summary.tally;
+    match suite {
+        Suite::Conformance => out.push('\n'),
+        Suite::Faults => {
+            let _ = writeln!(out, "   {} more runs had an equal trace", grouped(tally.merged));
+        }
+        Suite::Crash => {
+            let _ = writeln!(
+                out,
+                "   {} cuts   {} disks{}",
+                grouped(tally.cuts),
+                grouped(tally.disks),
+                report
+                    .selection
+                    .depth
+                    .filter(|_| report.is_whole())
+                    .map_or(String::new(), |depth| format!("   complete to {depth} operations")),
+            );
+            let _ = writeln!(
+                out,
+                "             {} distinct states   in {} a load refused and recovery led on   digest {}",
+                grouped(tally.states_checked),
+                grouped(tally.refusals_recovered),
+                tally.digest.as_deref().unwrap_or_default(),
+            );
+        }
+    }
+}
+
+/// What a suite's cases are called.
+fn unit(suite: Suite) -> &'static str {
+    match suite {
+        Suite::Conformance => "must",
+        Suite::Faults => "cases with distinct traces",
+        Suite::Crash => "workloads",
+    }
+}
+
+/// How cases ended, in the words of a line.
+pub(super) const STATUSES: [(Status, &str); 9] = [
+    (Status::Pass, "pass"),
+    (Status::Violation, "violated"),
+    (Status::Recorded, "choices recorded"),
+    (Status::Timeout, "timed out"),
+    (Status::Crash, "crashed"),
+    (Status::HarnessError, "errors of the harness"),
+    (Status::ExpectedFailure, "known failures"),
+    (Status::Skipped, "skipped"),
+    (Status::Unsupported, "unsupported"),
+];
+
+fn tables(out: &mut String, report: &Report, paint: Paint) {
+    let mut is_empty = true;
+    for table in &TABLES {
+        let Some(rows) = table.cells(report) else { continue };
+        is_empty = false;
+        out.push('\n');
+        heading(out, table);
+        for (row, cells) in rows {
+            let _ = write!(out, "  {:<14}", row.words());
+            for cell in cells {
+                let text = match (cell.cases, cell.failed) {
+                    (0, _) => String::new(),
+                    (cases, 0) => cases.to_string(),
+                    (_, failed) => format!("!{failed}"),
+                };
+                let padded = format!("{text:>WIDTH$}");
+                out.push_str(&if cell.failed > 0 { paint.bad(&padded) } else { padded });
+            }
+            out.truncate(out.trim_end_matches(' ').len());
+            out.push('\n');
+        }
+    }
+    if !is_empty {
+        out.push_str(
+            "\na cell counts cases, of power cuts the cuts; `!` counts those that failed; blank: nothing there can go wrong \
+             that way\n",
+        );
+    }
+}
+
+fn heading(out: &mut String, table: &Table) {
+    let _ = write!(out, "{:<16}", table.name);
+    for stage in table.stages {
+        let _ = write!(out, "{:>WIDTH$}", stage.id());
     }
     let _ = write!(out, "\n{:<16}", "");
-    for stage in stages {
-        let short: String = short_words(*stage).chars().take(6).collect();
-        let _ = write!(out, "{short:>7}");
-    }
-    out.push('\n');
-    for row in Row::ALL {
-        let cells: Vec<(usize, usize)> = stages.iter().map(|stage| count(results, row, *stage)).collect();
-        if cells.iter().all(|(cases, _)| *cases == 0) {
-            continue;
-        }
-        let _ = write!(out, "  {:<14}", row.words());
-        for (cases, bad) in cells {
-            let text = match (cases, bad) {
-                (0, _) => String::new(),
-                (cases, 0) => cases.to_string(),
-                (_, bad) => format!("!{bad}"),
-            };
-            let _ = write!(out, "{text:>7}");
-        }
-        out.push('\n');
+    for stage in table.stages {
+        let short: String = Table::words(*stage).chars().take(WIDTH - 1).collect();
+        let _ = write!(out, "{short:>WIDTH$}");
     }
     out.push('\n');
 }
 
-/// Cases of a cell, and those among them with violations.
-fn count(results: &Results, row: Row, stage: Stage) -> (usize, usize) {
-    let in_cell = || {
-        results
-            .finished
-            .iter()
-            .filter(move |finished| finished.case.stage == stage && Row::of(finished) == row)
-    };
-    (in_cell().count(), in_cell().filter(|finished| !finished.run.violations.is_empty()).count())
-}
-
-fn short_words(stage: Stage) -> &'static str {
-    match stage {
-        Stage::C2 | Stage::K2 => "create",
-        Stage::C3 => "write",
-        Stage::C4 => "fsync",
-        Stage::C5 | Stage::C7 | Stage::C9 => "verify",
-        Stage::C6 => "link",
-        Stage::C10 | Stage::C12 | Stage::K7 | Stage::K9 => "dsync",
-        Stage::C11 | Stage::K8 => "unlink",
-        Stage::C20 => "undo",
-        Stage::V6 => "again",
-        other => other.words(),
-    }
-}
-
-fn verdict(out: &mut String, report: &Report, seconds: f64) {
-    let broken = report.broken_promises();
-    if broken.is_empty() {
-        let _ = writeln!(
-            out,
-            "\nholds in {} cases: every acknowledged entry survives, nothing is invented, no failure is hidden   ({seconds:.1} s)",
-            grouped(report.cases.len() as u64)
-        );
-        return;
-    }
-    for (promise, (times, case)) in broken {
-        let seen = case.evidence.iter().find(|evidence| evidence.promise == promise);
-        let _ = writeln!(out, "\nviolated: {promise}, {times} times; the first:\n  {}", case.id);
-        let _ = writeln!(out, "  {}", seen.map_or("", |evidence| evidence.seen.as_str()));
-        let _ = writeln!(out, "  replay:  {}", case.replay);
-    }
-    let _ = writeln!(
-        out,
-        "\n{} of {} cases broke a promise   ({seconds:.1} s)",
-        report.summary.violation + report.summary.harness_error,
-        report.cases.len()
-    );
-}
-
-/// A number with a narrow gap between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(' ');
+fn failures(out: &mut String, what: &str, cases: &[&CaseReport], paint: Paint) {
+    let words = in_words(what);
+    let _ =
+        writeln!(out, "\n{} {words}   ({what}, in {} cases)", paint.bad("violated:"), grouped(cases.len()));
+    for (at, case) in cases.iter().take(SHOWN).enumerate() {
+        let _ = writeln!(out, "  {}", case.id);
+        if let Some(unexpected) = &case.unexpected {
+            let _ = writeln!(out, "    {unexpected}");
         }
-        out.push(digit);
+        for evidence in &case.evidence {
+            let _ = writeln!(out, "    {}", indented(&evidence.seen));
+        }
+        if at == 0 {
+            for line in excerpt(&case.schedule) {
+                let _ = writeln!(out, "      {}", harmless(line));
+            }
+        }
+        let _ = writeln!(out, "    replay:  {}", case.replay);
     }
-    out
+    if cases.len() > SHOWN {
+        let _ = writeln!(out, "  and {} more, which a report lists", grouped(cases.len() - SHOWN));
+    }
+}
+
+/// What leads to the failure: from shortly before the first fault on, or else the end.
+fn excerpt(schedule: &[String]) -> &[String] {
+    let end = schedule.len().saturating_sub(SCHEDULE);
+    let fault = schedule.iter().position(|line| line.contains(FAULT_MARK));
+    let start = fault.map_or(end, |at| at.saturating_sub(SCHEDULE / 4).min(end));
+    &schedule[start..schedule.len().min(start + SCHEDULE)]
+}
+
+/// What a kind of failure means.
+pub(super) fn in_words(what: &str) -> &str {
+    match what {
+        "as-expected" => "a case did not end as it was expected to",
+        "in-time" => "there was no answer in time",
+        "no-crash" => "the store panicked or ended",
+        what => Promise::ALL.iter().find(|it| it.name() == what).map_or(what, |promise| promise.words()),
+    }
+}
+
+fn indented(text: &str) -> String {
+    harmless(text).replace('\n', "\n    ")
+}
+
+/// Text of a subject, which must not move the cursor or change colours.
+fn harmless(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() && char != '\n' { '\u{fffd}' } else { char }).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Paint {
+    color: bool,
+}
+
+impl Paint {
+    fn good(self, text: &str) -> String {
+        self.paint(AnsiColor::Green.on_default().bold(), text)
+    }
+
+    fn bad(self, text: &str) -> String {
+        self.paint(AnsiColor::Red.on_default().bold(), text)
+    }
+
+    fn paint(self, style: Style, text: &str) -> String {
+        if self.color { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Row;
+    use super::*;
+
+    #[test]
+    fn every_row_of_a_table_has_words_that_fit() {
+        assert!(Row::ALL.iter().all(|row| row.words().len() <= 14));
+    }
+
+    #[test]
+    fn a_subject_cannot_write_to_the_terminal_by_its_evidence() {
+        assert_eq!(harmless("a\u{1b}[2Jb\nc\u{9b}d"), "a\u{fffd}[2Jb\nc\u{fffd}d");
+    }
 }

@@ -1,15 +1,19 @@
 //! The `crash` suite: small workloads, a power cut after every system call, every disk that the profile allows, a
 //! restart on each, and an append after it that must survive another cut.
 //!
-//! States that a restart cannot tell apart are judged once. Where a restart refuses, recovery runs with a cut after
-//! each of its system calls too, and what those leave is judged likewise, until nothing new turns up: so every
-//! sequence of cuts and recoveries is covered, however long.
+//! States that a restart cannot tell apart are judged once, and the verdict is remembered: what a workload comes to does
+//! not depend on which others ran before it. Where a restart refuses, recovery runs with a cut after each of its system
+//! calls too, and what those leave is judged likewise, until nothing new turns up: so every sequence of cuts and
+//! recoveries is covered, however long.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::ParseIntError;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
 
+use serde::{Deserialize, Serialize};
+use session_tree::Stage;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::call::EntryView;
@@ -19,6 +23,7 @@ use crate::fault::Plan;
 use crate::inject::Event;
 use crate::promise::{Promise, Violation};
 use crate::scenario::HarnessError;
+use crate::stage;
 use crate::subject::{Candidate, REFERENCE};
 use crate::suite::faults;
 use crate::workload::{self, Start, Step, Workload};
@@ -105,8 +110,8 @@ pub struct CaseResult {
     pub cuts: usize,
     /// Disks that these cuts could leave, equal ones counted each time.
     pub disks: usize,
-    /// States that no earlier workload had.
-    pub fresh: usize,
+    /// Distinct states among them, whether an earlier workload had them or not.
+    pub states: usize,
     /// States among them in which a load refused and recovery led on.
     pub recovered: usize,
     /// States among them in which a load refused and the store has no recovery: its use is lost there, not its entries.
@@ -115,6 +120,24 @@ pub struct CaseResult {
     pub fired: u32,
     /// States in which promises were broken, in the order in which they were found.
     pub broken: Vec<Broken>,
+    /// For each cut in the workload itself the stage that the last system call before it belongs to, where it has one.
+    pub cut_at: Vec<Option<Stage>>,
+}
+
+impl CaseResult {
+    /// How many cuts came at each stage, and how many of them left a state in which a promise was broken.
+    pub fn cuts_by_stage(&self) -> BTreeMap<Stage, (usize, usize)> {
+        let bad: HashSet<usize> =
+            self.broken.iter().filter_map(|broken| broken.token.cuts.first()).map(|(cut, _)| *cut).collect();
+        let mut stages: BTreeMap<Stage, (usize, usize)> = BTreeMap::new();
+        for (cut, stage) in self.cut_at.iter().enumerate() {
+            let Some(stage) = stage else { continue };
+            let (cuts, broken) = stages.entry(*stage).or_default();
+            *cuts += 1;
+            *broken += usize::from(bad.contains(&cut));
+        }
+        stages
+    }
 }
 
 impl Results {
@@ -191,14 +214,15 @@ pub fn run(
 ) -> Result<Results, HarnessError> {
     let mut cases = cases(options)?;
     cases.retain(chosen);
-    let mut search = Search { options, seen: HashSet::new() };
+    let mut search = Search::new(*options);
     let mut results = Results::default();
     for (at, token) in cases.iter().enumerate() {
         results.cases.push(search.run(token)?);
         tick(at + 1, cases.len());
     }
-    results.states = search.seen.len();
-    results.digest = certificate(&search.seen);
+    let states = search.states();
+    results.states = states.len();
+    results.digest = states.digest();
     Ok(results)
 }
 
@@ -245,38 +269,61 @@ pub fn requirements(case: &Token) -> Vec<&'static str> {
 /// Where the harness could not do its work.
 pub fn run_one(case: &Token, options: &Options) -> Result<CaseResult, HarnessError> {
     let options = Options { profile: case.profile, ..*options };
-    Search { options: &options, seen: HashSet::new() }.run(&case.case())
+    Search::new(options).run(&case.case())
 }
 
-fn certificate(seen: &HashSet<u128>) -> u128 {
-    let mut digests: Vec<u128> = seen.iter().copied().collect();
-    digests.sort_unstable();
-    let mut hasher = Xxh3::new();
-    for digest in digests {
-        hasher.update(&digest.to_le_bytes());
+/// Workloads one after the other, with what is known by now of the states that they leave.
+pub struct Search {
+    options: Options,
+    /// By the digest of the state. With a state everything that cut recoveries may make of it is here too.
+    judged: HashMap<u128, Judged>,
+}
+
+/// What is remembered of a state.
+struct Judged {
+    refusal: Refusal,
+    violations: Vec<Violation>,
+    seen: Seen,
+    cuts: usize,
+    disks: usize,
+    /// What cuts in its recovery may leave.
+    next: Vec<(u128, At)>,
+}
+
+/// Which cut, and which of the disks that it may leave.
+type At = (usize, usize);
+
+/// Disks that are still to be judged.
+type Pending = HashMap<u128, (Disk, Arc<History>)>;
+
+impl Search {
+    /// With nothing known.
+    pub fn new(options: Options) -> Search {
+        Search { options, judged: HashMap::new() }
     }
-    hasher.digest128()
-}
 
-struct Search<'a> {
-    options: &'a Options,
-    seen: HashSet<u128>,
-}
+    /// Every distinct state so far.
+    pub fn states(&self) -> States {
+        States(self.judged.iter().map(|(digest, judged)| (*digest, judged.refusal)).collect())
+    }
 
-impl Search<'_> {
-    /// Runs a workload, and judges every state that no earlier one had, and what recoveries from it may leave, until
-    /// nothing new turns up.
-    fn run(&mut self, token: &Token) -> Result<CaseResult, HarnessError> {
-        let recorded = record(&token.workload, &token.plan, self.options)?;
+    /// Runs a workload, and finds what every state comes to that it may leave, and those that recoveries from these may
+    /// leave, until nothing new turns up.
+    ///
+    /// # Errors
+    /// Where the harness could not do its work.
+    pub fn run(&mut self, token: &Token) -> Result<CaseResult, HarnessError> {
+        let recorded = record(&token.workload, &token.plan, &self.options)?;
         let mut case = CaseResult {
             token: token.clone(),
-            cuts: 0,
-            disks: 0,
-            fresh: 0,
+            cuts: recorded.visits.moments.len(),
+            disks: recorded.visits.disks,
+            states: 0,
             recovered: 0,
             unresolved: 0,
             fired: recorded.fired.iter().sum(),
             broken: Vec::new(),
+            cut_at: cut_at(&recorded.trace, &recorded.visits.moments),
         };
         if !recorded.violations.is_empty() {
             case.broken.push(Broken::new(token, recorded.violations, None));
@@ -286,46 +333,153 @@ impl Search<'_> {
             let violations = vec![Violation { promise: Promise::FaultFired, evidence }];
             case.broken.push(Broken::new(token, violations, None));
         }
-        let mut states = self.keep(&mut case, recorded.visits, token);
-        while !states.is_empty() {
-            let judged = judge_in_parallel(&states, self.options);
-            let mut next = Vec::new();
-            for (state, verdict) in states.iter().zip(judged) {
-                case.recovered += usize::from(verdict.recovered);
-                case.unresolved += usize::from(verdict.unresolved);
-                if !verdict.violations.is_empty() {
-                    case.broken.push(Broken::new(&state.token, verdict.violations, Some(&state.disk)));
-                }
-                next.extend(self.keep(&mut case, verdict.during_recovery, &state.token));
-            }
-            states = next;
-        }
+        let mut pending = Pending::new();
+        let found = self.found(recorded.visits, &mut pending);
+        self.follow(&mut case, &found, pending);
         Ok(case)
     }
 
-    /// The states among `visits` that are new, reached from `token`.
-    fn keep(&mut self, case: &mut CaseResult, visits: Visits, token: &Token) -> Vec<State> {
-        case.cuts += visits.moments.len();
-        case.disks += visits.disks;
-        let new = visits.found.into_iter().filter(|visit| self.seen.insert(visit.digest));
-        let states: Vec<State> = new
-            .map(|visit| {
-                let mut token = token.clone();
-                token.cuts.push(visit.at);
-                State { disk: visit.disk, history: visit.history, token }
+    /// Goes from `found` to everything that recoveries may make of it.
+    fn follow(&mut self, case: &mut CaseResult, found: &[(u128, At)], mut pending: Pending) {
+        let mut met = HashSet::new();
+        let mut states = reached(&mut met, found, &case.token);
+        while !states.is_empty() {
+            self.judge_unknown(&states, &mut pending);
+            let mut next = Vec::new();
+            for (digest, token) in states {
+                let Some(judged) = self.judged.get(&digest) else { continue };
+                judged.count_in(case, &token);
+                next.extend(reached(&mut met, &judged.next, &token));
+            }
+            states = next;
+        }
+    }
+
+    fn judge_unknown(&mut self, states: &[(u128, Token)], pending: &mut Pending) {
+        let unknown: Vec<(u128, State)> = states
+            .iter()
+            .filter_map(|(digest, token)| {
+                let (disk, history) = pending.remove(digest)?;
+                Some((*digest, State { disk, history, token: token.clone() }))
             })
             .collect();
-        case.fresh += states.len();
-        states
+        let verdicts = judge_in_parallel(&unknown, &self.options);
+        for ((digest, state), verdict) in unknown.into_iter().zip(verdicts) {
+            let judged = Judged {
+                refusal: verdict.refusal(),
+                seen: Seen::of(&verdict.violations, Some(&state.disk)),
+                violations: verdict.violations,
+                cuts: verdict.during_recovery.moments.len(),
+                disks: verdict.during_recovery.disks,
+                next: self.found(verdict.during_recovery, pending),
+            };
+            self.judged.insert(digest, judged);
+        }
+    }
+
+    /// The states that were found; the disks of those that are not judged yet are kept for that.
+    fn found(&self, visits: Visits, pending: &mut Pending) -> Vec<(u128, At)> {
+        let mut found = Vec::with_capacity(visits.found.len());
+        for visit in visits.found {
+            found.push((visit.digest, visit.at));
+            if !self.judged.contains_key(&visit.digest) {
+                pending.entry(visit.digest).or_insert((visit.disk, visit.history));
+            }
+        }
+        found
+    }
+}
+
+/// Those of `found` that were not met before, each with the way to it.
+fn reached(met: &mut HashSet<u128>, found: &[(u128, At)], from: &Token) -> Vec<(u128, Token)> {
+    let new = found.iter().filter(|(digest, _)| met.insert(*digest));
+    new.map(|(digest, at)| {
+        let mut token = from.clone();
+        token.cuts.push(*at);
+        (*digest, token)
+    })
+    .collect()
+}
+
+impl Judged {
+    fn count_in(&self, case: &mut CaseResult, token: &Token) {
+        case.states += 1;
+        case.cuts += self.cuts;
+        case.disks += self.disks;
+        case.recovered += usize::from(self.refusal == Refusal::Recovered);
+        case.unresolved += usize::from(self.refusal == Refusal::Unresolved);
+        if !self.violations.is_empty() {
+            let (token, violations) = (token.clone(), self.violations.clone());
+            case.broken.push(Broken { token, violations, seen: self.seen });
+        }
+    }
+}
+
+/// Whether a restart on a state refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// It does not.
+    None,
+    /// It does, and recovery leads on.
+    Recovered,
+    /// It does, and the store has no recovery.
+    Unresolved,
+}
+
+/// Distinct states, by the digest of each, which is written in hexadecimal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "BTreeMap<String, Refusal>", try_from = "BTreeMap<String, Refusal>")]
+pub struct States(pub BTreeMap<u128, Refusal>);
+
+impl States {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many of them refuse in this way.
+    pub fn count(&self, refusal: Refusal) -> usize {
+        self.0.values().filter(|it| **it == refusal).count()
+    }
+
+    /// A digest of the sorted digests: the certificate of what was visited.
+    pub fn digest(&self) -> u128 {
+        let mut hasher = Xxh3::new();
+        for digest in self.0.keys() {
+            hasher.update(&digest.to_le_bytes());
+        }
+        hasher.digest128()
+    }
+}
+
+impl From<States> for BTreeMap<String, Refusal> {
+    fn from(states: States) -> BTreeMap<String, Refusal> {
+        states.0.into_iter().map(|(digest, refusal)| (format!("{digest:032x}"), refusal)).collect()
+    }
+}
+
+impl TryFrom<BTreeMap<String, Refusal>> for States {
+    type Error = ParseIntError;
+
+    fn try_from(written: BTreeMap<String, Refusal>) -> Result<States, ParseIntError> {
+        let read =
+            written.into_iter().map(|(digest, refusal)| Ok((u128::from_str_radix(&digest, 16)?, refusal)));
+        Ok(States(read.collect::<Result<_, ParseIntError>>()?))
     }
 }
 
 /// Judges in parallel; the verdicts are in the order of the states.
-fn judge_in_parallel(states: &[State], options: &Options) -> Vec<Verdict> {
+fn judge_in_parallel(states: &[(u128, State)], options: &Options) -> Vec<Verdict> {
     const WORTH_A_THREAD: usize = 16;
     let jobs = options.jobs.min(states.len() / WORTH_A_THREAD).max(1);
     if jobs == 1 {
-        return states.iter().map(|state| judge(state, options)).collect();
+        return part_of(states, options);
     }
     let share = states.len().div_ceil(jobs);
     thread::scope(|scope| {
@@ -339,8 +493,8 @@ fn judge_in_parallel(states: &[State], options: &Options) -> Vec<Verdict> {
     })
 }
 
-fn part_of(states: &[State], options: &Options) -> Vec<Verdict> {
-    states.iter().map(|state| judge(state, options)).collect()
+fn part_of(states: &[(u128, State)], options: &Options) -> Vec<Verdict> {
+    states.iter().map(|(_, state)| judge(state, options)).collect()
 }
 
 /// Every single fault of single operations, each with the operation before it and a further append after it.
@@ -361,6 +515,21 @@ fn faulted_workloads(options: &Options) -> Result<Vec<(Workload, Plan)>, Harness
         }
     }
     Ok(all)
+}
+
+/// The stage of the last system call before each cut.
+fn cut_at(trace: &[Event], moments: &[usize]) -> Vec<Option<Stage>> {
+    let mut stages = Vec::with_capacity(trace.len());
+    for calls in trace.chunk_by(|one, other| one.during == other.during) {
+        let during = &calls[0].during.call;
+        if is_disturbed(&calls[0]) || **during == *"load" {
+            stages.extend(stage::of_faulted_trace(during, calls));
+        } else {
+            stages.resize(stages.len() + calls.len(), None);
+        }
+    }
+    let last = |made: &usize| made.checked_sub(1).and_then(|at| stages.get(at).copied().flatten());
+    moments.iter().map(last).collect()
 }
 
 fn is_disturbed(event: &Event) -> bool {

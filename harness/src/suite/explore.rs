@@ -45,7 +45,7 @@ pub fn explore(
         let token = case(&mut random, LONGEST, &options)?;
         let result = crash::run_one(&token, &options)?;
         explored.workloads += 1;
-        explored.states += result.fresh;
+        explored.states += result.states;
         explored.faults_fired += u64::from(result.fired);
         if is_broken(&result) {
             explored.broken = Some(shrink(result, &options)?);

@@ -3,14 +3,14 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use session_tree::{Errno, Stage};
 
 use crate::fault::{Actor, During, Fault, Kind, Op, Plan, Role, Site, Span, Target};
 use crate::inject::{Event, Outcome};
+use crate::parallel;
 use crate::scenario::{self, Action, HarnessError, Run, Scenario};
 use crate::stage;
 use crate::subject::Candidate;
@@ -73,15 +73,28 @@ pub struct Finished {
     pub case: Case,
     /// What was seen.
     pub run: Run,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Every fault at one system call of one scenario, with every pair that begins there.
+///
+/// Runs of two families differ from the first fault on, which strikes at different places, so their traces are never
+/// equal: a family can be run without the others.
+#[derive(Debug, Clone)]
+pub struct Family {
+    singles: Vec<Case>,
 }
 
 /// Every case whose trace is like no other's, and how many more were like one of them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Results {
     /// The cases, in a fixed order.
     pub finished: Vec<Finished>,
     /// Runs whose trace was equal to an earlier one's.
     pub merged: usize,
+    /// Cases that were to be left out.
+    pub skipped: Vec<Case>,
 }
 
 impl Case {
@@ -158,7 +171,8 @@ impl Case {
     }
 }
 
-/// Runs everything on `candidate` and the simulated disk with `jobs` threads; `tick` is told how many cases are done.
+/// Runs everything on `candidate` and the simulated disk with `jobs` threads; `tick` is told how many families of cases
+/// are done.
 ///
 /// # Errors
 /// The first case that the harness could not run.
@@ -167,29 +181,108 @@ pub fn run_all(
     jobs: usize,
     tick: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Results, HarnessError> {
-    let mut singles = Vec::new();
-    for scenario in 0..SCENARIOS.len() {
-        singles.extend(single_faults(candidate, scenario)?);
+    let families = families(candidate)?;
+    let done = AtomicUsize::new(0);
+    let run = |family: &Family| {
+        let results = family.run(candidate, &|_| false);
+        tick(done.fetch_add(1, Ordering::Relaxed) + 1, families.len());
+        results
+    };
+    let mut all = Results::default();
+    for results in parallel::map(&families, jobs, run, Result::is_err) {
+        all.extend(results?);
     }
-    let mut results = Results { finished: Vec::new(), merged: 0 };
-    let mut seen = HashSet::new();
-    let first = run_cases(candidate, &singles, jobs, tick)?;
-    let pairs: Vec<Case> = first.iter().flat_map(second_faults).collect();
-    results.keep(first, &mut seen);
-    results.keep(run_cases(candidate, &pairs, jobs, tick)?, &mut seen);
-    results.finished.sort_by_key(|finished| finished.case.scenario);
-    Ok(results)
+    Ok(all)
+}
+
+/// Every family of cases, in the order of scenarios and of the system calls of their fault-free runs.
+///
+/// # Errors
+/// Where the fault-free runs cannot be made.
+pub fn families(candidate: &dyn Candidate) -> Result<Vec<Family>, HarnessError> {
+    let mut families: Vec<Family> = Vec::new();
+    for scenario in 0..SCENARIOS.len() {
+        for case in single_faults(candidate, scenario)? {
+            match families.last_mut().filter(|family| family.is_of(&case)) {
+                Some(family) => family.singles.push(case),
+                None => families.push(Family { singles: vec![case] }),
+            }
+        }
+    }
+    Ok(families)
+}
+
+impl Family {
+    /// What the ids of its cases begin with, which no other family has.
+    pub fn name(&self) -> String {
+        let id = self.singles.first().map(Case::id).unwrap_or_default();
+        id.split_once('=').map_or(id.clone(), |(place, _)| format!("{place}="))
+    }
+
+    /// Runs the cases one after the other, without those that `is_skipped`, and without pairs that begin with one of
+    /// these.
+    ///
+    /// # Errors
+    /// The first case that the harness could not run.
+    pub fn run(
+        &self,
+        candidate: &dyn Candidate,
+        is_skipped: &dyn Fn(&Case) -> bool,
+    ) -> Result<Results, HarnessError> {
+        let mut results = Results::default();
+        let mut seen = HashSet::new();
+        let mut pairs = Vec::new();
+        for case in &self.singles {
+            if let Some(finished) = results.attempt(case, candidate, is_skipped)? {
+                pairs.extend(second_faults(&finished));
+                results.keep(finished, &mut seen);
+            }
+        }
+        for case in &pairs {
+            if let Some(finished) = results.attempt(case, candidate, is_skipped)? {
+                results.keep(finished, &mut seen);
+            }
+        }
+        Ok(results)
+    }
+
+    fn is_of(&self, case: &Case) -> bool {
+        let site = |case: &Case| case.plan.0.first().map(|fault| fault.site.clone());
+        self.singles.first().is_some_and(|first| {
+            (first.scenario, first.stage) == (case.scenario, case.stage) && site(first) == site(case)
+        })
+    }
 }
 
 impl Results {
+    /// Takes over what another family came to.
+    pub fn extend(&mut self, other: Results) {
+        self.finished.extend(other.finished);
+        self.merged += other.merged;
+        self.skipped.extend(other.skipped);
+    }
+
+    fn attempt(
+        &mut self,
+        case: &Case,
+        candidate: &dyn Candidate,
+        is_skipped: &dyn Fn(&Case) -> bool,
+    ) -> Result<Option<Finished>, HarnessError> {
+        if is_skipped(case) {
+            self.skipped.push(case.clone());
+            return Ok(None);
+        }
+        let start = Instant::now();
+        let run = case.run(candidate, Backend::Simulated)?;
+        Ok(Some(Finished { case: case.clone(), run, took: start.elapsed() }))
+    }
+
     /// Keeps the first of all runs with equal traces.
-    fn keep(&mut self, runs: Vec<Finished>, seen: &mut HashSet<u64>) {
-        for finished in runs {
-            if seen.insert(trace_digest(&finished)) {
-                self.finished.push(finished);
-            } else {
-                self.merged += 1;
-            }
+    fn keep(&mut self, finished: Finished, seen: &mut HashSet<u64>) {
+        if seen.insert(trace_digest(&finished)) {
+            self.finished.push(finished);
+        } else {
+            self.merged += 1;
         }
     }
 }
@@ -208,41 +301,6 @@ fn trace_digest(finished: &Finished) -> u64 {
         }
     }
     hasher.finish()
-}
-
-/// Runs cases in parallel; the answer is in the order of the cases.
-fn run_cases(
-    candidate: &dyn Candidate,
-    cases: &[Case],
-    jobs: usize,
-    tick: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Vec<Finished>, HarnessError> {
-    let next = AtomicUsize::new(0);
-    let failed = AtomicBool::new(false);
-    let slots: Vec<Mutex<Option<Result<Run, HarnessError>>>> =
-        cases.iter().map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                while !failed.load(Ordering::Relaxed) {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(case) = cases.get(at) else { break };
-                    let run = case.run(candidate, Backend::Simulated);
-                    failed.fetch_or(run.is_err(), Ordering::Relaxed);
-                    *slots[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
-                    tick(at + 1, cases.len());
-                }
-            });
-        }
-    });
-    let mut finished = Vec::with_capacity(cases.len());
-    for (case, slot) in cases.iter().zip(slots) {
-        // A slot stays empty only after another case could not be run at all, which the loop reports.
-        if let Some(run) = slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            finished.push(Finished { case: case.clone(), run: run? });
-        }
-    }
-    Ok(finished)
 }
 
 /// Every single fault of a scenario, told from the fault-free trace of `candidate`.

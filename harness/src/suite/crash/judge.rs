@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
 use super::record::{Camera, Visits, append, disks_after_cut, load, lock, message};
-use super::{History, Options, SESSION, State, Submission};
+use super::{History, Options, Refusal, SESSION, State, Submission};
 use crate::call::{Answer, Call, EntryView, Reply};
 use crate::disk::Disk;
 use crate::inject::Injector;
@@ -22,6 +22,14 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
+    pub(super) fn refusal(&self) -> Refusal {
+        match (self.recovered, self.unresolved) {
+            (true, _) => Refusal::Recovered,
+            (_, true) => Refusal::Unresolved,
+            _ => Refusal::None,
+        }
+    }
+
     fn broke(&mut self, promise: Promise, evidence: String) {
         self.violations.push(Violation { promise, evidence });
     }

@@ -90,7 +90,7 @@ fn tell_whole(
     let _ = writeln!(
         out,
         "\n{} cuts, {} disks, {} distinct states, {} of them led on by recovery",
-        case.cuts, case.disks, case.fresh, case.recovered
+        case.cuts, case.disks, case.states, case.recovered
     );
     for broken in &case.broken {
         let _ = writeln!(out, "\nin {}", broken.token);
