@@ -279,6 +279,7 @@ impl<'a> Case<'a> {
         }
         self.check_cause(moment);
         self.check_retry(moment);
+        self.check_doubt(moment);
         self.check_leaks(moment);
         self.check_memory(subject, moment);
         self.check_directory(moment);

@@ -14,7 +14,7 @@ use crate::replay;
 use crate::scenario::HarnessError;
 use crate::subject::Candidate;
 use crate::suite::conformance::End;
-use crate::suite::crash;
+use crate::suite::{crash, recovery};
 use crate::suite::faults::Case;
 use crate::world::Backend;
 
@@ -49,6 +49,10 @@ fn told(options: &Replay) -> Result<(String, Exit), CliError> {
     if let Some(case) = Case::find(options.subject, &options.case)? {
         let (text, run) = replay::replay(options.subject, &case, backend)?;
         return Ok((text, exit(&run.violations)));
+    }
+    if let Some(case) = recovery::Case::find(&options.case) {
+        let (text, violations) = case.tell(options.subject)?;
+        return Ok((text, exit(&violations)));
     }
     let token: crash::Token = options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
     let crash_options = crash::Options { candidate: options.subject, ..crash::Options::default() };
