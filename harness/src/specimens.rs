@@ -8,6 +8,7 @@ use crate::subject::{Candidate, Subject};
 use crate::world::WorldOps;
 
 mod commit;
+mod conformance;
 mod create;
 mod defect;
 mod fail;
@@ -23,6 +24,7 @@ mod table;
 mod temporary;
 
 use defect::Defect;
+pub use conformance::{Failed, first_failed, musts};
 pub use gallery::{Control, Gallery, Row, controls, rows, show};
 pub use hunt::{Caught, DEPTH, Shown, broken_promises, hunt};
 use reader::Flaw;

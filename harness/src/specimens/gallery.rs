@@ -7,6 +7,7 @@ use std::thread;
 use super::hunt::{Caught, DEPTH, hunt};
 use super::table::{ALL, CANARY, SMALL};
 use super::Specimen;
+use super::conformance::{first_failed, musts};
 use crate::crash::Profile;
 use crate::scenario::HarnessError;
 use crate::subject::{Candidate, REFERENCE};
@@ -132,6 +133,11 @@ fn good(candidate: &'static dyn Candidate, jobs: usize) -> Result<Control, Harne
             wrong = wrong.or_else(|| Some(case.id()));
         }
     }
+    cases += musts()?;
+    wrong = match wrong {
+        None => first_failed(candidate, None)?.map(|failed| format!("{}: {}", failed.id, failed.evidence)),
+        wrong => wrong,
+    };
     Ok(Control { name: candidate.name(), expected: "not flagged", cases, wrong })
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::Specimen;
+use super::conformance::first_failed;
 use crate::crash::Profile;
 use crate::fault::{Kind as Fault, Plan, Span};
 use crate::promise::{Promise, Violation};
@@ -82,7 +83,8 @@ pub fn hunt(
         Some(Shown::Faults(promise)) => in_faults(specimen, &breaks(promise)),
         Some(Shown::Crash(promise, profile)) => in_crash(specimen, profile, &breaks(promise)),
         Some(Shown::Recovery) => in_recovery(specimen, &breaks(Promise::RecoveryKeeps)),
-        Some(Shown::Conformance(_)) => Ok(None),
+        // No promise is behind it, but a requirement that none of them stands for.
+        Some(Shown::Conformance(requirements)) => in_conformance(specimen, requirements),
     }
 }
 
@@ -156,6 +158,14 @@ fn in_recovery(specimen: &'static Specimen, is_meant: &IsMeant<'_>) -> Result<Op
         }
     }
     Ok(None)
+}
+
+fn in_conformance(
+    specimen: &'static Specimen,
+    requirements: &[&str],
+) -> Result<Option<Caught>, HarnessError> {
+    let failed = first_failed(specimen, Some(requirements))?;
+    Ok(failed.map(|failed| Caught { by: failed.id, profile: None, evidence: failed.evidence }))
 }
 
 /// Every promise that the specimen breaks in a part of the suites that is complete for itself: every single fault,
