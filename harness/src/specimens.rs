@@ -23,8 +23,8 @@ mod store;
 mod table;
 mod temporary;
 
-use defect::Defect;
 pub use conformance::{Failed, first_failed, musts};
+use defect::Defect;
 pub use gallery::{Control, Gallery, Row, controls, rows, show};
 pub use hunt::{Caught, DEPTH, Shown, broken_promises, hunt};
 use reader::Flaw;

@@ -43,5 +43,7 @@ pub fn named(name: &str) -> Result<&'static dyn Candidate, UnknownSubject> {
 
 /// No store has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no store is called `{0}`: `reference` is the one that ships with this tool, and `session-harness specimens` names the broken ones")]
+#[error(
+    "no store is called `{0}`: `reference` is the one that ships with this tool, and `session-harness specimens` names the broken ones"
+)]
 pub struct UnknownSubject(String);

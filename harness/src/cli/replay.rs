@@ -14,8 +14,8 @@ use crate::replay;
 use crate::scenario::HarnessError;
 use crate::subject::Candidate;
 use crate::suite::conformance::End;
-use crate::suite::{crash, recovery};
 use crate::suite::faults::Case;
+use crate::suite::{crash, recovery};
 use crate::world::Backend;
 
 #[derive(Debug, Args)]

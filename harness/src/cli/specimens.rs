@@ -1,5 +1,6 @@
 //! `specimens`: the harness against stores that are broken on purpose.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::num::NonZeroUsize;
 
@@ -7,8 +8,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::stdout::stdout;
-use super::{CliError, list, run};
+use super::{CliError, run};
 use crate::exit_code::Exit;
+use crate::glob::Filter;
 use crate::report::replay_command;
 use crate::specimens::{self, Control, Gallery, Row, Shown};
 use crate::subject::Candidate;
@@ -28,12 +30,12 @@ pub(super) struct Specimens {
 
 /// Hunts every specimen and prints who was caught by what.
 pub(super) fn specimens(options: &Specimens) -> Result<Exit, CliError> {
-    let chosen = |specimen: &specimens::Specimen| list::matches(&options.filter, specimen.name);
+    let filter = Filter(options.filter.clone());
+    let chosen = |specimen: &specimens::Specimen| filter.matches(specimen.name);
     if !specimens::ALL.iter().any(&chosen) {
         return Err(CliError::NoSuchSpecimen(options.filter.clone()));
     }
-    let gallery = specimens::show(chosen, run::jobs(options.jobs), &run::progress(options.json))?;
-    run::clear_progress(options.json);
+    let gallery = specimens::show(chosen, run::jobs(options.jobs), &|_, _| {})?;
     let mut out = stdout();
     let text = if options.json { as_json(&gallery) } else { as_text(&gallery) };
     out.write_all(text.as_bytes())?;
@@ -63,19 +65,30 @@ fn as_json(gallery: &Gallery) -> String {
             "by": control.wrong,
         })
     });
-    rows.chain(controls).map(|line| format!("{line}\n")).collect()
+    let mut out = String::new();
+    for line in rows.chain(controls) {
+        let _ = writeln!(out, "{line}");
+    }
+    out
 }
 
 fn as_text(gallery: &Gallery) -> String {
     let width = gallery.rows.iter().map(|row| row.specimen.name.len()).max().unwrap_or_default();
-    let head = format!("{:<width$}  {:<8}  {:<22}  {:<7}  {:<6}  by\n", "name", "kind", "promise", "profile", "caught");
+    let head = format!(
+        "{:<width$}  {:<8}  {:<22}  {:<7}  {:<6}  by\n",
+        "name", "kind", "promise", "profile", "caught"
+    );
     let rows: String = gallery.rows.iter().map(|row| row_in_text(row, width)).collect();
     let controls: String = gallery.controls.iter().map(control_in_text).collect();
     let escaped: Vec<&Row> = gallery.rows.iter().filter(|row| !row.is_right()).collect();
     let verdict = match (gallery.holds(), &*escaped) {
-        (true, _) => format!("holds: all {} are caught, and every control comes out right\n", gallery.rows.len()),
+        (true, _) => {
+            format!("holds: all {} are caught, and every control comes out right\n", gallery.rows.len())
+        }
         (false, []) => "a control does not come out right\n".to_owned(),
-        (false, escaped) => format!("{} of {} are not caught as they must be\n", escaped.len(), gallery.rows.len()),
+        (false, escaped) => {
+            format!("{} of {} are not caught as they must be\n", escaped.len(), gallery.rows.len())
+        }
     };
     let replay = gallery.rows.iter().find_map(|row| Some((row.specimen, row.caught.as_ref()?)));
     let replay = replay.map_or_else(String::new, |(specimen, caught)| {
@@ -89,7 +102,10 @@ fn row_in_text(row: &Row, width: usize) -> String {
     let by = row.caught.as_ref().map_or("-", |caught| &caught.by);
     let caught = if row.is_right() { "yes" } else { "NO" };
     let (name, kind) = (row.specimen.name, row.specimen.kind.as_str());
-    format!("{name:<width$}  {kind:<8}  {promise:<22}  {:<7}  {caught:<6}  {by}\n", profile(row).unwrap_or("-"))
+    format!(
+        "{name:<width$}  {kind:<8}  {promise:<22}  {:<7}  {caught:<6}  {by}\n",
+        profile(row).unwrap_or("-")
+    )
 }
 
 fn control_in_text(control: &Control) -> String {

@@ -75,7 +75,7 @@ impl Process {
                 match &state.node(state.find(who, dir, &name)?).body {
                     Body::Fifo => return Err(super::WOULD_HANG),
                     // The links that the harness makes lead to names in the same directory.
-                    Body::Symlink(target) => name = target.as_ref().to_owned(),
+                    Body::Symlink(target) => target.as_ref().clone_into(&mut name),
                     _ => break,
                 }
             }

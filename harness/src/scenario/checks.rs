@@ -215,9 +215,14 @@ impl Case<'_> {
         }
         let in_doubt = refusal.code == "SESSION_ROLLBACK_FAILED";
         let touched = moment.events.iter().any(|event| matches!(event.op, Op::Link | Op::Rename));
-        let is_right = if in_doubt { touched || marker_in(moment.before).is_some() } else { !refusal.poisoned };
+        let is_right =
+            if in_doubt { touched || marker_in(moment.before).is_some() } else { !refusal.poisoned };
         if !is_right {
-            let text = format!("{} leaves the store unusable where nothing is in doubt: {}", moment.name(), refusal.message);
+            let text = format!(
+                "{} leaves the store unusable where nothing is in doubt: {}",
+                moment.name(),
+                refusal.message
+            );
             self.violated(Promise::RetrySucceeds, text);
         }
     }

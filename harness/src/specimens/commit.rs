@@ -27,7 +27,9 @@ pub(super) fn commit(place: &Place, old: &Generation, bytes: &[u8]) -> Result<Ge
     place.check_name_length(Stage::C1)?;
     place.refuse_strays(Stage::C1)?;
     let name = place.temporary_name();
-    let temporary = Temporary::write(place, name, bytes, present.mode, (Stage::C2, Stage::C3, Stage::C4))?;
+    // Whoever takes a stranger's file for its own at least does not take its mode.
+    let mode = if place.has(Defect::ComparedOnce) { old.stat.mode } else { present.mode };
+    let temporary = Temporary::write(place, name, bytes, mode, (Stage::C2, Stage::C3, Stage::C4))?;
     let old = Old { stat: present, file: &old.file };
     match install(place, &old, &temporary) {
         Ok(()) => Ok(temporary.into_generation()),
@@ -50,10 +52,6 @@ fn install(place: &Place, old: &Old<'_>, temporary: &Temporary) -> Result<(), Fa
 }
 
 fn link_marker(place: &Place, old: &Old<'_>) -> Result<(), Fail> {
-    if place.has(Defect::MarkerEmptied) {
-        // What an earlier commit emptied is in the way.
-        let _ = place.ops.unlink(&place.dir, &place.marker);
-    }
     let link = || place.ops.link(&place.dir, &place.name, &place.marker);
     let linked = match link() {
         Err(Errno::EEXIST) if place.has(Defect::MarkerStolen) => {
@@ -114,7 +112,9 @@ fn finish(place: &Place, old: &Old<'_>, temporary: &Temporary) -> Result<(), Fai
     if !place.has(Defect::DirectoryFsyncIgnored) {
         synced?;
     }
-    place.remove(&place.marker, &[&old.stat]).map_err(|errno| Fail::io("remove the marker", errno, Stage::C11))?;
+    place
+        .remove(&place.marker, &[&old.stat])
+        .map_err(|errno| Fail::io("remove the marker", errno, Stage::C11))?;
     // A cut may bring the marker back, beside a generation that holds everything that it holds.
     let _ = place.sync_dir();
     Ok(())
@@ -172,7 +172,8 @@ fn restore(place: &Place, old: &Old<'_>, temporary: &Temporary) -> bool {
 /// Where no name holds the old generation any more, a copy of it is put at the marker's name, so that a load refuses
 /// and a person has something to bring back.
 fn keep_old(place: &Place, old: &Old<'_>) {
-    let is_named = place.look_firmly(&place.name).is_ok_and(|seen| seen.is_some_and(|it| is_same(&old.stat, &it)));
+    let is_named =
+        place.look_firmly(&place.name).is_ok_and(|seen| seen.is_some_and(|it| is_same(&old.stat, &it)));
     if is_named || !matches!(place.look_firmly(&place.marker), Ok(None)) {
         return;
     }

@@ -27,7 +27,7 @@ pub fn first_failed(
 ) -> Result<Option<Failed>, HarnessError> {
     for case in cases()?.iter().filter(|case| case.is_must() && is_about(case, requirements)) {
         let outcome = check(case, &Environment::of(candidate, Backend::Simulated))
-            .map_err(|error| HarnessError::Corpus(format!("{}: {error}", case.id)))?;
+            .map_err(|error| HarnessError::Case(format!("{}: {error}", case.id)))?;
         if let Outcome::Violation(evidence) = outcome {
             return Ok(Some(Failed { id: case.id.clone(), evidence }));
         }
@@ -49,7 +49,10 @@ fn is_about(case: &Case, requirements: Option<&[&str]>) -> bool {
 
 /// The corpus, read once.
 fn cases() -> Result<&'static [Case], HarnessError> {
-    static CASES: OnceLock<Result<Vec<Case>, String>> = OnceLock::new();
-    let read = CASES.get_or_init(|| corpus::embedded().map_err(|error| error.to_string()));
-    read.as_deref().map_err(|error| HarnessError::Corpus(error.clone()))
+    static CASES: OnceLock<Vec<Case>> = OnceLock::new();
+    if let Some(cases) = CASES.get() {
+        return Ok(cases);
+    }
+    let read = corpus::embedded()?;
+    Ok(CASES.get_or_init(|| read))
 }

@@ -35,7 +35,7 @@ defects! {
     ModeErrorIgnored, "A temporary is created for everybody, and whether it was made private is not looked at.";
     MarkerByName, "The marker is removed by its name, whatever has it.";
     MarkerStolen, "A marker that is there already is removed and made anew.";
-    MarkerEmptied, "The marker is emptied and not removed.";
+    MarkerEmptied, "The marker is emptied before it is removed.";
     MarkerStays, "After a failed look at the marker it stays.";
     MarkerIgnored, "A load does not look for a marker.";
     RenameErrorBelieved, "A rename that answers an error is taken to have done nothing.";
@@ -63,7 +63,6 @@ defects! {
     FailedShown, "An entry whose commit failed is shown.";
     FailedKept, "An entry whose commit failed is kept, and written by the next one.";
     EntriesFromDisk, "After a failure, showing the entries looks at the disk.";
-    ParentIgnored, "Every entry goes below the last one.";
     OpensAnything, "A load opens the path as any program would: it follows links and waits for a FIFO.";
     LoadSweeps, "A load removes temporaries of processes that died.";
     LoadRepairs, "A load cuts a torn tail off.";
@@ -72,7 +71,6 @@ defects! {
     RecoveryDeletesDamage, "A recovery puts the marker over a damaged session.";
     RecoveryTakesDiverged, "A recovery drops the marker where both hold entries of their own.";
     RecoveryDropsUnreadable, "A recovery removes a marker that it cannot read.";
-    RecoveryUnsynced, "A recovery removes the marker before what is kept is durable.";
     CodeUnknown, "Waiting too long for a lock has a code of its own.";
     ErrnoLost, "Every I/O error is told as EIO.";
     StageLost, "Every I/O error is told to have struck at the beginning.";
@@ -120,10 +118,14 @@ impl Defect {
         let is_io = refusal.code == "SESSION_IO";
         match defect {
             Some(Defect::CodeUnknown) if refusal.in_flight => "SESSION_BUSY".clone_into(&mut refusal.code),
-            Some(Defect::ErrnoLost) if is_io => refusal.errno = Some(Errno::EIO.to_string()),
+            Some(Defect::ErrnoLost) if is_io && refusal.errno != Some(Errno::ENOENT.to_string()) => {
+                refusal.errno = Some(Errno::EIO.to_string());
+            }
             Some(Defect::StageLost) if is_io => refusal.stage = Some("C1".to_owned()),
             Some(Defect::PanicsWhenFull) if refusal.errno == Some(Errno::ENOSPC.to_string()) => {
-                return Reply::Panicked("called `Result::unwrap()` on an `Err` value: no space left".to_owned());
+                return Reply::Panicked(
+                    "called `Result::unwrap()` on an `Err` value: no space left".to_owned(),
+                );
             }
             _ => {}
         }

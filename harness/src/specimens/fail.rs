@@ -9,7 +9,7 @@ pub(super) enum Fail {
     /// It refused.
     Refused(Box<Refusal>),
     /// It would never answer, or panic: what the defect does in a real process, told to the harness as such.
-    Broke(Reply),
+    Broke(Box<Reply>),
 }
 
 impl Fail {
@@ -45,7 +45,7 @@ impl Fail {
     #[must_use]
     pub(super) fn in_doubt(mut self) -> Fail {
         if let Fail::Refused(refusal) = &mut self {
-            refusal.code = "SESSION_ROLLBACK_FAILED".to_owned();
+            "SESSION_ROLLBACK_FAILED".clone_into(&mut refusal.code);
             refusal.message = format!("the commit failed and is not proved undone: {}", refusal.message);
             refusal.poisoned = true;
         }
@@ -84,7 +84,7 @@ impl From<Fail> for Reply {
     fn from(fail: Fail) -> Reply {
         match fail {
             Fail::Refused(refusal) => Reply::Refused(*refusal),
-            Fail::Broke(reply) => reply,
+            Fail::Broke(reply) => *reply,
         }
     }
 }

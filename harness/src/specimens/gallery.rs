@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use super::hunt::{Caught, DEPTH, hunt};
-use super::table::{ALL, CANARY, SMALL};
 use super::Specimen;
 use super::conformance::{first_failed, musts};
+use super::hunt::{Caught, DEPTH, hunt};
+use super::table::{ALL, CANARY, SMALL};
 use crate::crash::Profile;
 use crate::scenario::HarnessError;
 use crate::subject::{Candidate, REFERENCE};
@@ -123,7 +123,13 @@ fn good(candidate: &'static dyn Candidate, jobs: usize) -> Result<Control, Harne
     let mut cases = faults.finished.len();
     let broken = |finished: &&faults::Finished| !finished.run.violations.is_empty();
     let mut wrong = faults.finished.iter().find(broken).map(|finished| finished.case.id());
-    let options = crash::Options { candidate, profile: Profile::Posix, depth: DEPTH, jobs, ..crash::Options::default() };
+    let options = crash::Options {
+        candidate,
+        profile: Profile::Posix,
+        depth: DEPTH,
+        jobs,
+        ..crash::Options::default()
+    };
     let cut = crash::run(&options, |_| true, |_, _| {})?;
     cases += cut.cases.len();
     wrong = wrong.or_else(|| cut.broken().next().map(|broken| broken.token.to_string()));

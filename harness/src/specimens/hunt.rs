@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
 use super::Specimen;
 use super::conformance::first_failed;
@@ -75,9 +76,8 @@ pub fn hunt(
     specimen: &'static Specimen,
     believed: &dyn Fn(Promise) -> bool,
 ) -> Result<Option<Caught>, HarnessError> {
-    let breaks = |promise: Promise| {
-        move |violation: &Violation| violation.promise == promise && believed(promise)
-    };
+    let breaks =
+        |promise: Promise| move |violation: &Violation| violation.promise == promise && believed(promise);
     match specimen.shown {
         None => Ok(None),
         Some(Shown::Faults(promise)) => in_faults(specimen, &breaks(promise)),
@@ -104,7 +104,8 @@ fn in_faults(specimen: &'static Specimen, is_meant: &IsMeant<'_>) -> Result<Opti
     }
     for case in &singles {
         let run = case.run(specimen, Backend::Simulated)?;
-        for pair in faults::second_faults(&faults::Finished { case: case.clone(), run }) {
+        for pair in faults::second_faults(&faults::Finished { case: case.clone(), run, took: Duration::ZERO })
+        {
             if let Some(caught) = in_case(specimen, &pair, is_meant)? {
                 return Ok(Some(caught));
             }
@@ -140,7 +141,8 @@ fn in_crash(
     is_meant: &IsMeant<'_>,
 ) -> Result<Option<Caught>, HarnessError> {
     for profile in Profile::ALL.iter().copied().filter(|profile| *profile <= strongest) {
-        let options = crash::Options { candidate: specimen, profile, depth: DEPTH, ..crash::Options::default() };
+        let options =
+            crash::Options { candidate: specimen, profile, depth: DEPTH, ..crash::Options::default() };
         let found = crash::first(&options, |broken: &Broken| broken.violations.iter().any(is_meant))?;
         if let Some(broken) = found {
             let evidence = broken.violations.iter().find(|it| is_meant(it)).map(|it| it.evidence.clone());

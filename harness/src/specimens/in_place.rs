@@ -65,7 +65,7 @@ fn open(place: &Place, known: &Generation) -> Result<Option<WorldFile>, Fail> {
     };
     match opened {
         Ok(file) => Ok(Some(file)),
-        Err(WOULD_HANG) => Err(Fail::Broke(Reply::Timeout)),
+        Err(WOULD_HANG) => Err(Fail::Broke(Box::new(Reply::Timeout))),
         Err(errno) => Err(Fail::io("open the file", errno, Stage::C1)),
     }
 }

@@ -45,7 +45,7 @@ fn attempt(place: &Place) -> Result<Option<(Generation, Vec<u8>)>, Fail> {
     }
     let file = match uninterrupted(|| open(place)) {
         Ok(file) => file,
-        Err(WOULD_HANG) => return Err(Fail::Broke(Reply::Timeout)),
+        Err(WOULD_HANG) => return Err(Fail::Broke(Box::new(Reply::Timeout))),
         Err(errno) if is_gone(errno) => return Ok(None),
         Err(errno) => return Err(Fail::io("open the file", errno, Stage::V4)),
     };

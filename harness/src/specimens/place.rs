@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use session_tree::Errno;
 use session_tree::Stage;
-use session_tree::file_ops::{FileKind, FileOps, FileStat};
+use session_tree::file_ops::{Access, FileKind, FileOps, FileStat};
 
 use super::defect::Defect;
 use super::fail::Fail;
@@ -125,7 +125,9 @@ impl Place {
         self.check_root(stage)?;
         match self.ops.stat_at(&self.dir, &self.name) {
             Ok(stat) if Defect::knows(self.defect, known, &stat) => Ok(stat),
-            Err(Errno::ENOENT) if self.has(Defect::RecreatesFile) || self.has(Defect::WritesToHeldFile) => Ok(*known),
+            Err(Errno::ENOENT) if self.has(Defect::RecreatesFile) || self.has(Defect::WritesToHeldFile) => {
+                Ok(*known)
+            }
             Ok(_) => Err(changed("the path does not name this store's generation", stage)),
             Err(errno) => Err(lost("look at the file", errno, stage)),
         }
@@ -134,7 +136,10 @@ impl Place {
     /// What the store takes for its generation at the beginning of a commit.
     pub(super) fn adopted(&self, known: &FileStat) -> Result<FileStat, Fail> {
         if self.has(Defect::ComparedOnce) && self.has_compared.replace(true) {
-            return self.ops.stat_at(&self.dir, &self.name).map_err(|e| lost("look at the file", e, Stage::C1));
+            return self
+                .ops
+                .stat_at(&self.dir, &self.name)
+                .map_err(|e| lost("look at the file", e, Stage::C1));
         }
         Ok(*known)
     }
@@ -142,7 +147,10 @@ impl Place {
     /// As [`Place::adopted`], where nothing has been begun yet.
     pub(super) fn adopted_now(&self, known: &FileStat) -> Result<FileStat, Fail> {
         if self.has(Defect::ComparedOnce) && self.has_compared.get() {
-            return self.ops.stat_at(&self.dir, &self.name).map_err(|e| lost("look at the file", e, Stage::C1));
+            return self
+                .ops
+                .stat_at(&self.dir, &self.name)
+                .map_err(|e| lost("look at the file", e, Stage::C1));
         }
         Ok(*known)
     }
@@ -179,7 +187,6 @@ impl Place {
     pub(super) fn check_marker_absent(&self, stage: Stage) -> Result<(), Fail> {
         match self.look(&self.marker) {
             Ok(None) => Ok(()),
-            Ok(Some(stat)) if self.has(Defect::MarkerEmptied) && stat.size == 0 => Ok(()),
             Ok(Some(_)) if self.has(Defect::MarkerStolen) && stage != Stage::V2 => Ok(()),
             Ok(Some(_)) => Err(marker_is_there(stage)),
             Err(errno) => Err(Fail::io("look for a marker", errno, stage)),
@@ -205,7 +212,7 @@ impl Place {
                 }
             }
             if self.has(Defect::MarkerEmptied) && name == self.marker {
-                return self.empty(name);
+                self.empty(name);
             }
             match self.ops.unlink(&self.dir, name) {
                 Ok(()) => return Ok(()),
@@ -218,10 +225,11 @@ impl Place {
         }
     }
 
-    /// What a store does that takes an empty marker for none.
-    fn empty(&self, name: &OsStr) -> Result<(), Errno> {
-        let file = self.ops.open(&self.dir, name, session_tree::file_ops::Access::ReadWrite)?;
-        self.ops.truncate(&file, 0)
+    /// What a store does that thinks of a marker as of a copy.
+    fn empty(&self, name: &OsStr) {
+        if let Ok(file) = self.ops.open(&self.dir, name, Access::ReadWrite) {
+            let _ = self.ops.truncate(&file, 0);
+        }
     }
 
     /// Makes names durable. A directory that cannot be synced counts as synced.

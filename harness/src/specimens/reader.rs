@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use serde::de::IgnoredAny;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -139,20 +139,25 @@ impl Flaw {
             Flaw::BadLinesSkipped => kept(&is_json),
             Flaw::BlankLinesSkipped => kept(&|line| !line.trim_ascii().is_empty()),
             Flaw::StopsAtBadLine => {
-                let good: usize =
-                    bytes.split_inclusive(|byte| *byte == b'\n').take_while(|line| is_json(line)).map(<[u8]>::len).sum();
+                let good: usize = bytes
+                    .split_inclusive(|byte| *byte == b'\n')
+                    .take_while(|line| is_json(line))
+                    .map(<[u8]>::len)
+                    .sum();
                 Cow::Borrowed(&bytes[..good])
             }
             Flaw::ZerosSkipped => Cow::Owned(bytes.iter().copied().filter(|byte| *byte != 0).collect()),
-            Flaw::ArrayTailDropped if tail_of(bytes).starts_with(b"[") && !is_json(tail_of(bytes)) => without_tail(bytes),
+            Flaw::ArrayTailDropped if tail_of(bytes).starts_with(b"[") && !is_json(tail_of(bytes)) => {
+                without_tail(bytes)
+            }
             Flaw::AnyTailDropped if !is_json(tail_of(bytes)) => without_tail(bytes),
             Flaw::TailUnchecked if std::str::from_utf8(tail_of(bytes)).is_err() => without_tail(bytes),
             Flaw::WholeTailDropped => without_tail(bytes),
             Flaw::SeparatorEndsLine => Cow::Owned(replaced(bytes, "\u{2028}".as_bytes(), b"\n")),
             Flaw::LossyText => Cow::Owned(String::from_utf8_lossy(bytes).into_owned().into_bytes()),
-            Flaw::LossyChunks => Cow::Owned(
-                bytes.chunks(CHUNK).map(String::from_utf8_lossy).collect::<String>().into_bytes(),
-            ),
+            Flaw::LossyChunks => {
+                Cow::Owned(bytes.chunks(CHUNK).map(String::from_utf8_lossy).collect::<String>().into_bytes())
+            }
             Flaw::LastDuplicateWins => Cow::Owned(last_of_each_id(bytes)),
             Flaw::SecondHeaderSkipped => {
                 let mut seen = false;
@@ -173,8 +178,7 @@ impl Flaw {
         let excused = match self {
             Flaw::LaterParents | Flaw::ParentsUnchecked => "SESSION_PARENT_NOT_FOUND",
             Flaw::CallsAnywhere | Flaw::LinkageUnchecked => "SESSION_INVALID_TOOL_LINKAGE",
-            Flaw::UnknownFields => "SESSION_INVALID_RECORD",
-            Flaw::BlankIds => "SESSION_INVALID_RECORD",
+            Flaw::UnknownFields | Flaw::BlankIds => "SESSION_INVALID_RECORD",
             Flaw::CharactersCounted => "SESSION_LINE_TOO_LARGE",
             _ => return Err(fail),
         };
@@ -242,7 +246,7 @@ impl Flaw {
                 let mut out = parts.next().unwrap_or_default().to_owned();
                 for part in parts {
                     let (digits, rest) = part.split_at(part.len().min(4));
-                    out += &format!("\\u{}{rest}", digits.to_uppercase());
+                    out.extend(["\\u", &digits.to_uppercase(), rest]);
                 }
                 out.into_bytes()
             }

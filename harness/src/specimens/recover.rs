@@ -15,11 +15,7 @@ use crate::model::{self, Session};
 use crate::world::{WorldFile, WorldOps};
 
 /// The token of the state.
-pub(super) fn inspect(
-    ops: &WorldOps,
-    path: &Path,
-    defect: Option<Defect>,
-) -> Result<&'static str, Fail> {
+pub(super) fn inspect(ops: &WorldOps, path: &Path, defect: Option<Defect>) -> Result<&'static str, Fail> {
     let place = Place::open(ops, path, defect, Stage::X1)?;
     let seen = Observed::of(&place, Stage::X1)?;
     if place.has(Defect::InspectTidies) && seen.state() == "interrupted-before-rename" {
@@ -119,7 +115,9 @@ fn find(place: &Place, name: &OsStr, stage: Stage) -> Result<Found, Fail> {
     // A commit in flight has locked its old generation, which its marker is too. Where there are no locks, whoever
     // recovers must know that nobody writes.
     match uninterrupted(|| place.ops.try_lock(&file, Lock::Shared)) {
-        Ok(false) => return Err(Fail::new("SESSION_ROLLBACK_FAILED", "a commit is in flight").at(stage).in_flight()),
+        Ok(false) => {
+            return Err(Fail::new("SESSION_ROLLBACK_FAILED", "a commit is in flight").at(stage).in_flight());
+        }
         Ok(true) | Err(Errno::ENOLCK | Errno::ENOTSUP | Errno::ENOSYS | Errno::EBADF) => {}
         Err(errno) => return Err(Fail::io("lock the file", errno, stage)),
     }
@@ -150,7 +148,10 @@ impl Recovery<'_> {
             }
             ("path-older", _) | ("diverged" | "path-damaged", Some(Choose::Marker)) => {
                 self.sync_kept(&self.seen.marker)?;
-                Ok(vec![self.set_aside(&self.place.name, "set-aside-current")?, self.marker_becomes_current()?])
+                Ok(vec![
+                    self.set_aside(&self.place.name, "set-aside-current")?,
+                    self.marker_becomes_current()?,
+                ])
             }
             ("marker-unreadable", _) | ("diverged", Some(Choose::Current)) => {
                 self.sync_kept(&self.seen.path)?;
@@ -165,11 +166,11 @@ impl Recovery<'_> {
                 Ok(vec![self.set_aside(&self.place.name, "set-aside-current")?])
             }
             ("damaged" | "interrupted-create", _) => {
-                let Found::Bad(code, _) = &self.seen.path else { return Err(self.refused(state)) };
+                let Found::Bad(code, _) = &self.seen.path else { return Err(refused(state)) };
                 Err(Fail::new(code, "the session does not load and there is no marker").at(Stage::X2))
             }
             ("foreign", _) => Err(changed("something that is not a regular file is in the way", Stage::X2)),
-            _ => Err(self.refused(state)),
+            _ => Err(refused(state)),
         }
     }
 
@@ -178,12 +179,12 @@ impl Recovery<'_> {
         let Place { ops, dir, name, marker, .. } = self.place;
         let done = |action: &str, name: &OsStr| vec![did(action, name)];
         if self.place.has(Defect::RecoveryPrefersMarker) && state == "interrupted-after-rename" {
-            ops.rename(dir, marker, name).map_err(|errno| self.failed("rename the marker", errno))?;
+            ops.rename(dir, marker, name).map_err(|errno| failed("rename the marker", errno))?;
             self.sync_dir()?;
             return Ok(Some(done("marker-becomes-current", name)));
         }
         if self.place.has(Defect::RecoveryDeletesDamage) && state == "path-damaged" {
-            ops.rename(dir, marker, name).map_err(|errno| self.failed("rename the marker", errno))?;
+            ops.rename(dir, marker, name).map_err(|errno| failed("rename the marker", errno))?;
             self.sync_dir()?;
             return Ok(Some(done("marker-becomes-current", name)));
         }
@@ -195,22 +196,19 @@ impl Recovery<'_> {
             self.sync_kept(&self.seen.path)?;
             return Ok(Some(vec![self.remove_marker()?]));
         }
-        if self.place.has(Defect::RecoveryUnsynced) && state.starts_with("interrupted-") {
-            return Ok(Some(vec![self.remove_marker()?]));
-        }
         Ok(None)
     }
 
     /// What is kept under the session's name is durable, and its name, before another name goes.
     fn sync_kept(&self, kept: &Found) -> Result<(), Fail> {
         if let Found::Session(_, held) | Found::Bad(_, held) = kept {
-            self.place.ops.sync(&held.file).map_err(|errno| self.failed("fsync what is kept", errno))?;
+            self.place.ops.sync(&held.file).map_err(|errno| failed("fsync what is kept", errno))?;
         }
         self.sync_dir()
     }
 
     fn sync_dir(&self) -> Result<(), Fail> {
-        self.place.sync_dir().map_err(|errno| self.failed("fsync the directory", errno))
+        self.place.sync_dir().map_err(|errno| failed("fsync the directory", errno))
     }
 
     fn remove_marker(&self) -> Result<Did, Fail> {
@@ -233,7 +231,7 @@ impl Recovery<'_> {
 
     fn link(&self, from: &OsStr, to: &OsStr) -> Result<(), Fail> {
         let Place { ops, dir, .. } = self.place;
-        ops.link(dir, from, to).map_err(|errno| self.failed("link the file", errno))?;
+        ops.link(dir, from, to).map_err(|errno| failed("link the file", errno))?;
         self.sync_dir()
     }
 
@@ -246,20 +244,20 @@ impl Recovery<'_> {
         match self.place.look(name) {
             Ok(Some(stat)) if is_unchanged(&held.stat, &stat) => {}
             Ok(_) => return Err(changed("the file was replaced", Stage::X2)),
-            Err(errno) => return Err(self.failed("look at the file", errno)),
+            Err(errno) => return Err(failed("look at the file", errno)),
         }
         let Place { ops, dir, .. } = self.place;
-        ops.unlink(dir, name).map_err(|errno| self.failed("remove the name", errno))?;
+        ops.unlink(dir, name).map_err(|errno| failed("remove the name", errno))?;
         self.sync_dir()
     }
+}
 
-    fn failed(&self, doing: &str, errno: Errno) -> Fail {
-        Fail::io(doing, errno, Stage::X2)
-    }
+fn failed(doing: &str, errno: Errno) -> Fail {
+    Fail::io(doing, errno, Stage::X2)
+}
 
-    fn refused(&self, state: &str) -> Fail {
-        Fail::new("SESSION_ROLLBACK_FAILED", &format!("{state}: nothing is certain, choose")).at(Stage::X2)
-    }
+fn refused(state: &str) -> Fail {
+    Fail::new("SESSION_ROLLBACK_FAILED", &format!("{state}: nothing is certain, choose")).at(Stage::X2)
 }
 
 fn did(action: &str, name: &OsStr) -> Did {

@@ -79,7 +79,7 @@ impl SmallStore {
             }
             Call::Flush { store } => self.store(store)?.flush().map(|()| Answer::default()),
             Call::Entries { store } => {
-                let shown = self.store(store)?.shown()?;
+                let shown = self.store(store)?.shown();
                 Ok(Answer { entries: Some(shown), ..Answer::default() })
             }
             Call::Tree { store, tree } => {
@@ -124,7 +124,7 @@ impl SmallStore {
         if self.defect == Some(Defect::LoadRepairs) {
             opened.drop_tail();
         }
-        let shown = read.shown.map_or_else(|| opened.entries(), |shown| shown);
+        let shown = read.shown.unwrap_or_else(|| opened.entries());
         let leaf = shown.last().map(|entry| entry.id.clone());
         let answer = Answer {
             header: Some(header(&opened.session)),
@@ -154,7 +154,9 @@ impl SmallStore {
         let appended = store.append(tree.leaf.as_deref(), message);
         match &appended {
             Ok(entry) => tree.leaf = Some(entry.id.clone()),
-            Err(_) if self.defect == Some(Defect::LeafMovedFirst) => tree.leaf = Some(foreseen),
+            Err(fail) if self.defect == Some(Defect::LeafMovedFirst) && is_io(fail) => {
+                tree.leaf = Some(foreseen);
+            }
             Err(_) => {}
         }
         appended.map(|entry| Answer { entry: Some(entry), ..Answer::default() })
@@ -210,11 +212,9 @@ impl Opened {
         Message::read(message).map_err(|code| Fail::new(code, "this is no message"))?;
         self.check_health()?;
         self.locked(|store| {
-            let parent = store.parent_of(parent);
             let (id, time) = (store.drawn.next_id(), store.drawn.next_time());
             let mut next = store.session.clone();
-            let answer =
-                next.append(parent.as_deref(), message, Drawn { id: Some(&id), timestamp: Some(&time) });
+            let answer = next.append(parent, message, Drawn { id: Some(&id), timestamp: Some(&time) });
             store.drawn.spend(answer.drew_id, answer.drew_timestamp);
             let entry = answer.result.map_err(|code| Fail::new(code, "the append is refused"))?;
             let view = EntryView::from(&entry);
@@ -240,22 +240,15 @@ impl Opened {
         })
     }
 
-    fn shown(&self) -> Result<Vec<EntryView>, Fail> {
+    fn shown(&self) -> Vec<EntryView> {
         if self.has_failed && self.has(Defect::EntriesFromDisk) {
             let _ = self.place.look(&self.place.name);
         }
-        Ok(self.entries().into_iter().chain(self.ghosts.iter().cloned()).collect())
+        self.entries().into_iter().chain(self.ghosts.iter().cloned()).collect()
     }
 
     fn entries(&self) -> Vec<EntryView> {
         self.session.entries().iter().map(EntryView::from).collect()
-    }
-
-    fn parent_of(&self, asked: Option<&str>) -> Option<String> {
-        if self.has(Defect::ParentIgnored) {
-            return self.session.entries().last().map(|entry| entry.id.clone());
-        }
-        asked.map(str::to_owned)
     }
 
     fn check_health(&self) -> Result<(), Fail> {
@@ -283,7 +276,7 @@ impl Opened {
         }
         let done = done.map_err(|fail| self.admitted(fail));
         if let Err(fail) = &done {
-            self.has_failed = true;
+            self.has_failed |= is_io(fail);
             let is_poison = fail.refusal().is_some_and(|refusal| refusal.poisoned);
             if is_poison && !self.has(Defect::PoisonForgotten) {
                 self.poison = fail.refusal().cloned().map(Fail::from);
@@ -293,18 +286,18 @@ impl Opened {
     }
 
     fn admitted(&self, fail: Fail) -> Fail {
-        let is_io = fail.refusal().is_some_and(|refusal| refusal.code == "SESSION_IO");
-        if is_io && self.has(Defect::DoubtsEverything) { fail.in_doubt() } else { fail }
+        if is_io(&fail) && self.has(Defect::DoubtsEverything) { fail.in_doubt() } else { fail }
     }
 
     fn lock(&self) -> Result<(), Fail> {
         let Place { ops, .. } = &self.place;
         for attempt in 1..=LOCK_TRIES {
             match uninterrupted(|| ops.try_lock(&self.generation.file, Lock::Exclusive)) {
-                Ok(true) => return Ok(()),
                 Ok(false) => ops.pause(attempt),
                 // Where there are no locks the rest of the protocol must do.
-                Err(Errno::ENOLCK | Errno::ENOTSUP | Errno::ENOSYS | Errno::EBADF) => return Ok(()),
+                Ok(true) | Err(Errno::ENOLCK | Errno::ENOTSUP | Errno::ENOSYS | Errno::EBADF) => {
+                    return Ok(());
+                }
                 Err(errno) => return Err(Fail::io("lock the file", errno, Stage::C1)),
             }
         }
@@ -388,6 +381,11 @@ fn header(session: &Session) -> HeaderView {
         id: session.header().id.clone(),
         created_at: session.header().created_at.clone(),
     }
+}
+
+/// Whether the system failed, and not the caller.
+fn is_io(fail: &Fail) -> bool {
+    fail.refusal().is_some_and(|refusal| refusal.code == "SESSION_IO")
 }
 
 fn unknown(what: &str, name: &str) -> Fail {

@@ -54,7 +54,7 @@ impl Temporary {
                     let _ = place.remove(&name, &[&created]);
                 }
             })
-            .map(|(file, written)| Temporary { name: name.clone(), written, file })
+            .map(|(file, written)| Temporary { name, written, file })
     }
 
     /// Whether the name still stands for the temporary, as it was written.
@@ -98,7 +98,8 @@ fn fill(
         return Err(changed("the temporary is not a regular file", create));
     }
     // Open before the other descriptor is closed, so that the inode stays known whatever becomes of its names.
-    let holder = uninterrupted(|| place.ops.open(&place.dir, name, Access::Read))
+    let access = if place.has(Defect::WritesToHeldFile) { Access::ReadWrite } else { Access::Read };
+    let holder = uninterrupted(|| place.ops.open(&place.dir, name, access))
         .map_err(|errno| lost("open the temporary", errno, create))?;
     let held = place.ops.stat(&holder).map_err(|errno| Fail::io("look at the temporary", errno, create))?;
     if !is_same(created, &held) {
@@ -141,7 +142,7 @@ fn write_all(place: &Place, writer: &WorldFile, bytes: &[u8], stage: Stage) -> R
         if taken == 0 && place.has(Defect::NoProgressRepeated) {
             in_vain += 1;
             if in_vain > 1_000 {
-                return Err(Fail::Broke(Reply::Timeout));
+                return Err(Fail::Broke(Box::new(Reply::Timeout)));
             }
         } else if taken == 0 {
             return Err(Fail::io("write the temporary: no progress", Errno::EIO, stage));

@@ -230,11 +230,8 @@ pub fn run(
 ///
 /// # Errors
 /// Where the harness could not do its work.
-pub fn first(
-    options: &Options,
-    is_meant: impl Fn(&Broken) -> bool,
-) -> Result<Option<Broken>, HarnessError> {
-    let mut search = Search { options, seen: HashSet::new() };
+pub fn first(options: &Options, is_meant: impl Fn(&Broken) -> bool) -> Result<Option<Broken>, HarnessError> {
+    let mut search = Search::new(*options);
     for token in cases(options)? {
         let broken = search.run(&token)?.broken;
         if let Some(found) = broken.into_iter().find(&is_meant) {

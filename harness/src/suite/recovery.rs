@@ -68,7 +68,8 @@ impl Content {
     }
 
     fn bytes(self) -> Option<Vec<u8>> {
-        const HEADER: &str = "{\"type\":\"session\",\"version\":1,\"id\":\"session-1\",\"createdAt\":\"t\"}\n";
+        const HEADER: &str =
+            "{\"type\":\"session\",\"version\":1,\"id\":\"session-1\",\"createdAt\":\"t\"}\n";
         let entry = |id: &str, parent: &str| {
             format!(
                 "{{\"type\":\"entry\",\"version\":1,\"id\":\"{id}\",\"parentId\":{parent},\"timestamp\":\"t\",\
@@ -109,7 +110,8 @@ pub struct Case {
 pub fn cases() -> impl Iterator<Item = Case> {
     const CHOICES: [Option<Choose>; 4] =
         [None, Some(Choose::Current), Some(Choose::Marker), Some(Choose::SetAside)];
-    let pairs = Content::ALL.into_iter().flat_map(|path| Content::ALL.into_iter().map(move |marker| (path, marker)));
+    let pairs =
+        Content::ALL.into_iter().flat_map(|path| Content::ALL.into_iter().map(move |marker| (path, marker)));
     pairs
         .filter(|(path, marker)| *path != Content::Same && (*marker != Content::Same || path.is_good()))
         .flat_map(|(path, marker)| CHOICES.into_iter().map(move |choose| Case { path, marker, choose }))
@@ -136,7 +138,9 @@ impl Case {
             (Empty | TornHeader, Absent) => "interrupted-create",
             (_, Absent) => "damaged",
             (_, Same) => "interrupted-before-rename",
-            (path, marker) if path.is_good() && marker.is_good() && path.holds(marker) => "interrupted-after-rename",
+            (path, marker) if path.is_good() && marker.is_good() && path.holds(marker) => {
+                "interrupted-after-rename"
+            }
             (path, marker) if path.is_good() && marker.is_good() && marker.holds(path) => "path-older",
             (path, marker) if path.is_good() && marker.is_good() => "diverged",
             (path, _) if path.is_good() => "marker-unreadable",
@@ -150,9 +154,18 @@ impl Case {
     /// What the path must hold after the recovery; none where it must refuse.
     fn outcome(self) -> Option<Content> {
         match (self.state(), self.choose) {
-            ("clean" | "absent" | "interrupted-before-rename" | "interrupted-after-rename" | "marker-unreadable", _)
+            (
+                "clean"
+                | "absent"
+                | "interrupted-before-rename"
+                | "interrupted-after-rename"
+                | "marker-unreadable",
+                _,
+            )
             | ("diverged", Some(Choose::Current)) => Some(self.path),
-            ("path-older" | "path-lost", _) | ("diverged" | "path-damaged", Some(Choose::Marker)) => Some(self.marker),
+            ("path-older" | "path-lost", _) | ("diverged" | "path-damaged", Some(Choose::Marker)) => {
+                Some(self.marker)
+            }
             ("interrupted-create", Some(Choose::SetAside)) => Some(Content::Absent),
             _ => None,
         }
@@ -181,7 +194,9 @@ impl Case {
             trial.check_path(&world);
             let settled = trial.disk.time();
             let again = subject.call(&call);
-            if trial.disk.time() != settled || !matches!(again, Reply::Ok(Answer { did: Some(did), .. }) if did.is_empty()) {
+            if trial.disk.time() != settled
+                || !matches!(again, Reply::Ok(Answer { did: Some(did), .. }) if did.is_empty())
+            {
                 trial.broke("recovering again does something".to_owned());
             }
         }
@@ -273,7 +288,10 @@ impl Trial {
         };
         if !is_right {
             let expected = if self.case.outcome().is_some() { "an answer" } else { "a refusal" };
-            self.broke(format!("the recovery of {} answers {recovered:?}, expected {expected}", self.case.state()));
+            self.broke(format!(
+                "the recovery of {} answers {recovered:?}, expected {expected}",
+                self.case.state()
+            ));
         }
         if matches!(recovered, Reply::Refused(_)) && self.disk.time() != before {
             self.broke("the recovery refuses and changes the disk".to_owned());
@@ -290,9 +308,8 @@ impl Trial {
         for bytes in [self.case.path, self.case.marker].into_iter().filter_map(Content::bytes) {
             let is_kept = bytes.is_empty()
                 || files.contains(&&*bytes)
-                || model::load(&bytes).is_ok_and(|lost| {
-                    sessions.iter().any(|kept| kept.entries().starts_with(lost.entries()))
-                });
+                || model::load(&bytes)
+                    .is_ok_and(|lost| sessions.iter().any(|kept| kept.entries().starts_with(lost.entries())));
             if !is_kept {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 self.broke(format!("the last copy is gone of {text:?}"));
