@@ -3,7 +3,7 @@
 #
 #   scripts/fuzz.sh [--seconds N] [--seed N] [--fresh] [TARGET...]
 #
-#   TARGET       tail, load, mutated_session, operations, recover or plan; all by default
+#   TARGET       tail, load, mutated_session, operations, recover, plan or protocol; all by default
 #   --seconds N  how long each target runs, 60 by default
 #   --seed N     repeat the run with this seed; a new one is drawn and printed by default
 #   --fresh      start from the committed seeds alone and keep nothing that is found but failures
@@ -15,7 +15,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly TARGETS=(tail load mutated_session operations recover plan)
+readonly TARGETS=(tail load mutated_session operations recover plan protocol)
 
 main() {
     local targets=() seconds=60 seed=$((RANDOM * 32768 + RANDOM + 1)) fresh=no
@@ -51,6 +51,7 @@ fuzz() {
     case "$target" in
         tail) length=4096 options=(-dict=fuzz/dictionaries/json.dict) ;;
         load) length=8192 options=(-dict=fuzz/dictionaries/session.dict) ;;
+        protocol) length=4096 options=(-dict=fuzz/dictionaries/protocol.dict) ;;
         plan) length=512 options=(-dict=fuzz/dictionaries/plan.dict) ;;
         # Their inputs are choices, not text: a dictionary has no word for them.
         mutated_session | operations | recover) length=1024 ;;

@@ -7,10 +7,14 @@ use clap::{Parser, Subcommand};
 
 use crate::exit_code::Exit;
 use crate::expectations::ExpectationsError;
+use crate::protocol::BadRequest;
 use crate::report::MergeError;
 use crate::scenario::HarnessError;
+use crate::subject::command::StartError;
+use crate::suite::Suite;
 use crate::tree_view::UnknownEntry;
 
+mod adapter;
 mod explore;
 mod interrupt;
 mod list;
@@ -23,6 +27,7 @@ mod run;
 mod screen;
 mod specimens;
 mod stdout;
+mod subject;
 mod tree;
 mod values;
 mod verify;
@@ -59,6 +64,11 @@ enum Command {
     Inspect(recover::Inspect),
     /// Resolves what a crash left, where nothing has to be guessed or you choose.
     Recover(recover::Recover),
+    /// Is the reference store behind the protocol of `--subject`, to try a harness or an adapter against.
+    Subject,
+    /// Helps to write an adapter for a store of another language.
+    #[command(subcommand)]
+    Adapter(adapter::Adapter),
 }
 
 /// Runs the command line of this process.
@@ -83,6 +93,8 @@ pub fn main() -> Exit {
         Some(Command::Tree(options)) => tree::tree(&options),
         Some(Command::Inspect(options)) => recover::inspect(&options),
         Some(Command::Recover(options)) => recover::recover(&options),
+        Some(Command::Subject) => subject::subject(),
+        Some(Command::Adapter(adapter::Adapter::Check(options))) => adapter::check(&options),
     };
     match done {
         Ok(exit) => exit,
@@ -117,6 +129,18 @@ enum CliError {
     NothingMatches(Vec<String>),
     #[error("no specimen matches {0:?}: `session-harness specimens` shows them all")]
     NoSuchSpecimen(Vec<String>),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(
+        "the subject broke the protocol: {0}\n`session-harness adapter check --subject CMD` goes through it step by step"
+    )]
+    BrokeTheProtocol(String),
+    #[error(
+        "the suite `{0}` disturbs system calls, which those of an adapter's process are not open to: leave it out"
+    )]
+    OnlyHere(Suite),
+    #[error("{0}; standard input must have requests of the protocol, one a line")]
+    BadRequest(BadRequest),
     #[error("{0}: `session-harness tree FILE` shows them all")]
     NoSuchEntry(#[from] UnknownEntry),
 }
@@ -127,11 +151,14 @@ impl CliError {
             CliError::NoSuchCase(_)
             | CliError::NothingMatches(_)
             | CliError::NothingExplored
+            | CliError::BadRequest(_)
+            | CliError::OnlyHere(_)
             | CliError::Expectations(_)
             | CliError::Merge(_)
             | CliError::NotAReport { .. }
             | CliError::NoSuchSpecimen(_)
             | CliError::NoSuchEntry(_) => Exit::Usage,
+            CliError::Start(_) | CliError::BrokeTheProtocol(_) => Exit::Subject,
             CliError::Harness(_) | CliError::Io(_) | CliError::Report { .. } => Exit::Harness,
         }
     }

@@ -13,6 +13,8 @@ pub enum Exit {
     Usage,
     /// The harness itself could not do its work.
     Harness,
+    /// The subject could not be started, or broke the protocol.
+    Subject,
 }
 
 impl Exit {
@@ -23,6 +25,7 @@ impl Exit {
             Exit::Violations => 1,
             Exit::Usage => 2,
             Exit::Harness => 3,
+            Exit::Subject => 4,
         }
     }
 }

@@ -15,11 +15,13 @@ use crate::model;
 mod built;
 mod mutated;
 mod operations;
+mod protocol;
 mod recovery;
 mod text_forms;
 
 pub use mutated::mutated_session;
 pub use operations::operations;
+pub use protocol::protocol;
 pub use recovery::recover;
 pub use text_forms::plan;
 

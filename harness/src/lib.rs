@@ -19,6 +19,7 @@ pub mod model;
 pub mod outsider;
 pub mod parallel;
 pub mod promise;
+pub mod protocol;
 pub mod replay;
 pub mod report;
 pub mod requirement;

@@ -105,11 +105,21 @@ pub fn told(reply: &Reply) -> String {
 
 /// Runs a case of the corpus on `candidate` and tells what was asked and answered; with how it ended.
 pub fn replay_conformance(candidate: &dyn Candidate, case: &corpus::Case, backend: Backend) -> (String, End) {
-    let Finished { end, calls } = conformance::run(candidate, case, backend);
+    tell_conformance(
+        &case.id,
+        &case.title,
+        &case.requirements.join(" "),
+        conformance::run(candidate, case, backend),
+    )
+}
+
+/// What came of a case of the conformance suite, in words.
+pub fn tell_conformance(id: &str, title: &str, requirements: &str, finished: Finished) -> (String, End) {
+    let Finished { end, calls } = finished;
     let mut out = String::new();
-    let _ = writeln!(out, "case      {}", case.id);
-    let _ = writeln!(out, "claim     {}", case.title);
-    let _ = writeln!(out, "requires  {}\n", case.requirements.join(" "));
+    let _ = writeln!(out, "case      {id}");
+    let _ = writeln!(out, "claim     {title}");
+    let _ = writeln!(out, "requires  {requirements}\n");
     for call in calls {
         let _ = writeln!(out, "{call}");
     }
@@ -121,6 +131,7 @@ pub fn replay_conformance(candidate: &dyn Candidate, case: &corpus::Case, backen
         End::Judged(Outcome::Violation(seen)) | End::Crash(seen) | End::Timeout(seen) => {
             writeln!(out, "violated: {seen}")
         }
+        End::Protocol(how) => writeln!(out, "broke the protocol: {how}"),
         End::HarnessError(what) => writeln!(out, "the harness could not run it: {what}"),
     };
     (out, end)

@@ -409,7 +409,8 @@ pub fn replay_command(subject: &str, id: &str) -> String {
     if subject == REFERENCE.name() {
         format!("session-harness replay '{id}'")
     } else {
-        format!("session-harness replay --subject {subject} '{id}'")
+        let quoted = shlex::try_quote(subject).unwrap_or_else(|_| subject.into());
+        format!("session-harness replay --subject {quoted} '{id}'")
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runs suites on a store, and reports case by case.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use crate::report::{self, CaseReport, Partial, Report, SCHEMA, Selection, Summar
 use crate::scenario::HarnessError;
 use crate::shard::Shard;
 use crate::subject::Candidate;
+use crate::subject::command::Remote;
 use crate::suite::Suite;
 use crate::suite::crash::States;
 
@@ -23,6 +25,8 @@ mod faults;
 pub struct Request {
     /// The store under test.
     pub candidate: &'static dyn Candidate,
+    /// The store under test, where it is behind the protocol and not in this process.
+    pub remote: Option<Arc<Remote>>,
     /// The suites.
     pub suites: Vec<Suite>,
     /// Which cases.
@@ -96,7 +100,10 @@ fn report(request: &Request, all: Part, took: Duration) -> Report {
         schema: SCHEMA,
         tool: env!("CARGO_PKG_NAME").to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        subject: format!("{} (in process)", request.candidate.name()),
+        subject: match &request.remote {
+            Some(remote) => remote.title(),
+            None => format!("{} (in process)", request.candidate.name()),
+        },
         seed: request.seed,
         profile: request.profile.to_string(),
         selection: request.selection(),

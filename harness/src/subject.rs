@@ -6,6 +6,7 @@ use crate::call::{Call, Reply};
 use crate::specimens;
 use crate::world::WorldOps;
 
+pub mod command;
 mod in_process;
 
 pub use in_process::{InProcess, REFERENCE, Reference};
@@ -14,7 +15,24 @@ pub use in_process::{InProcess, REFERENCE, Reference};
 pub trait Subject: Send {
     /// Asks one thing and waits for the answer.
     fn call(&mut self, call: &Call) -> Reply;
+
+    /// The last of what it wrote to its standard error, for people; none where it has none of its own.
+    fn said(&mut self) -> Option<String> {
+        None
+    }
+
+    /// What ends it as [`Subject::kill`] does, while a call waits for its answer; none where it is not a process.
+    fn killer(&self) -> Option<Killer> {
+        None
+    }
+
+    /// Ends it at once, as `kill -9` does: nothing of it runs any more. In this process that is to drop it, where
+    /// that does nothing to the disk.
+    fn kill(self: Box<Self>) {}
 }
+
+/// Ends a subject from another thread.
+pub type Killer = Box<dyn Fn() + Send + Sync>;
 
 /// A store that makes all its system calls through [`WorldOps`], so that each can be made to fail.
 pub trait Candidate: fmt::Debug + Sync {

@@ -5,6 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+pub mod any_store;
 pub mod conformance;
 pub mod crash;
 pub mod explore;

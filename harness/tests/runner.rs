@@ -63,6 +63,7 @@ impl Watcher for Nobody {
 fn request(candidate: &'static dyn Candidate, filter: &str) -> Request {
     Request {
         candidate,
+        remote: None,
         suites: vec![Suite::Conformance],
         filter: Filter(vec![filter.to_owned()]),
         shard: None,

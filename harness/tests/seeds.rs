@@ -47,6 +47,13 @@ fn plan_seeds_read_back_or_are_refused_as_their_name_says() {
     }
 }
 
+#[test]
+fn protocol_seeds_have_the_outcome_of_their_name() {
+    for seed in seeds("protocol") {
+        assert_eq!(hooks::protocol(&seed.bytes), seed.verdict, "{}", seed.path.display());
+    }
+}
+
 proptest! {
     #![proptest_config(seeded::cases(512))]
 

@@ -8,6 +8,7 @@ use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;
 
 use crate::exit_code::Exit;
+use crate::subject::command;
 
 /// A flag that is set when somebody asks this process to end.
 pub(super) fn flag() -> io::Result<Arc<AtomicBool>> {
@@ -17,5 +18,15 @@ pub(super) fn flag() -> io::Result<Arc<AtomicBool>> {
         flag::register_conditional_shutdown(*signal, Exit::Harness.code().into(), Arc::clone(&asked))?;
         flag::register(*signal, Arc::clone(&asked))?;
     }
+    Ok(asked)
+}
+
+/// As [`flag`], where processes of a store must not outlive this one: the second signal ends them first.
+pub(super) fn flag_before_subjects() -> io::Result<Arc<AtomicBool>> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in TERM_SIGNALS {
+        flag::register(*signal, Arc::clone(&asked))?;
+    }
+    command::end_all_at_signal(2)?;
     Ok(asked)
 }

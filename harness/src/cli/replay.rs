@@ -6,14 +6,16 @@ use clap::Args;
 
 use super::CliError;
 use super::stdout::stdout;
-use super::values::candidate;
+use super::values::{Chosen, subject};
 use crate::corpus::{self, Outcome};
 use crate::exit_code::Exit;
 use crate::promise::{Promise, Violation};
 use crate::replay;
 use crate::scenario::HarnessError;
 use crate::subject::Candidate;
-use crate::suite::conformance::End;
+use crate::subject::command::{self, Command, Remote, Use};
+use crate::suite::any_store;
+use crate::suite::conformance::{self, End};
 use crate::suite::faults::Case;
 use crate::suite::{crash, recovery};
 use crate::world::Backend;
@@ -22,9 +24,9 @@ use crate::world::Backend;
 pub(super) struct Replay {
     /// A case id or token as `list` and reports print it.
     case: String,
-    /// The store under test, by name.
-    #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
-    subject: &'static dyn Candidate,
+    /// The store under test: a name, or the command that starts an adapter.
+    #[arg(long, value_name = "NAME-OR-CMD", default_value = "reference", value_parser = subject)]
+    subject: Chosen,
     /// On a temporary directory of the operating system instead of the simulated disk; not for `crash`.
     #[arg(long)]
     real: bool,
@@ -40,22 +42,48 @@ pub(super) fn replay(options: &Replay) -> Result<Exit, CliError> {
 }
 
 fn told(options: &Replay) -> Result<(String, Exit), CliError> {
+    match &options.subject {
+        Chosen::Here(candidate) => told_here(*candidate, options),
+        Chosen::Behind(command) => told_behind(command, &options.case),
+    }
+}
+
+fn told_behind(command: &Command, id: &str) -> Result<(String, Exit), CliError> {
+    command::end_all_at_signal(1)?;
+    let of_corpus = corpus::embedded().map_err(HarnessError::from)?.into_iter().find(|case| case.id == id);
+    let of_any_store = any_store::CASES.iter().find(|case| case.id() == id);
+    let remote = Remote::greet(command.clone(), Use::Once)?;
+    let (text, end) = match (of_corpus, of_any_store) {
+        (Some(case), _) => {
+            let finished = conformance::run_behind(&remote, &case);
+            replay::tell_conformance(id, &case.title, &case.requirements.join(" "), finished)
+        }
+        (None, Some(case)) => {
+            let finished = conformance::run_any(&remote, case);
+            replay::tell_conformance(id, case.title, &case.requirements.join(" "), finished)
+        }
+        (None, None) => return Err(CliError::NoSuchCase(id.to_owned())),
+    };
+    Ok((text, exit_of(&end)))
+}
+
+fn told_here(candidate: &'static dyn Candidate, options: &Replay) -> Result<(String, Exit), CliError> {
     let backend = if options.real { Backend::Real } else { Backend::Simulated };
     let conformance = corpus::embedded().map_err(HarnessError::from)?;
     if let Some(case) = conformance.iter().find(|case| case.id == options.case) {
-        let (text, end) = replay::replay_conformance(options.subject, case, backend);
+        let (text, end) = replay::replay_conformance(candidate, case, backend);
         return Ok((text, exit_of(&end)));
     }
-    if let Some(case) = Case::find(options.subject, &options.case)? {
-        let (text, run) = replay::replay(options.subject, &case, backend)?;
+    if let Some(case) = Case::find(candidate, &options.case)? {
+        let (text, run) = replay::replay(candidate, &case, backend)?;
         return Ok((text, exit(&run.violations)));
     }
     if let Some(case) = recovery::Case::find(&options.case) {
-        let (text, violations) = case.tell(options.subject)?;
+        let (text, violations) = case.tell(candidate)?;
         return Ok((text, exit(&violations)));
     }
     let token: crash::Token = options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
-    let crash_options = crash::Options { candidate: options.subject, ..crash::Options::default() };
+    let crash_options = crash::Options { candidate, ..crash::Options::default() };
     let (text, violations) = crash::tell(&token, &crash_options)?;
     Ok((text, exit(&violations)))
 }
@@ -75,6 +103,7 @@ fn exit_of(end: &End) -> Exit {
     match end {
         End::Judged(Outcome::Violation(_)) | End::Crash(_) | End::Timeout(_) => Exit::Violations,
         End::Judged(_) => Exit::Holds,
+        End::Protocol(_) => Exit::Subject,
         End::HarnessError(_) => Exit::Harness,
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use clap::{Args, ColorChoice};
 
 use super::reports::{Files, Target};
 use super::stdout::stdout;
-use super::values::{candidate, duration, profile};
+use super::values::{Chosen, duration, profile, subject};
 use super::{CliError, interrupt, progress, screen};
 use crate::crash::Profile;
 use crate::exit_code::Exit;
@@ -20,7 +21,8 @@ use crate::glob::Filter;
 use crate::report::{Report, Verdict, terminal};
 use crate::runner::{self, Request};
 use crate::shard::Shard;
-use crate::subject::Candidate;
+use crate::subject::REFERENCE;
+use crate::subject::command::{Command, Remote, Use};
 use crate::suite::Suite;
 
 /// Operations up to which workloads are complete: where everything runs, and where crashes were asked for.
@@ -32,9 +34,13 @@ pub(super) struct Run {
     /// The suites: all by default.
     #[arg(value_name = "SUITE")]
     suites: Vec<Suite>,
-    /// The store under test, by name.
-    #[arg(long, value_name = "NAME", default_value = "reference", value_parser = candidate)]
-    subject: &'static dyn Candidate,
+    /// The store under test: a name, or the command that starts an adapter for a store of any language, as in
+    /// 'python3 adapter.py' (see `session-harness adapter check`).
+    #[arg(long, value_name = "NAME-OR-CMD", default_value = "reference", value_parser = subject)]
+    subject: Chosen,
+    /// One process for many cases, for an adapter that starts slowly.
+    #[arg(long)]
+    reuse: bool,
     /// Only cases whose id matches; `*` stands for anything. Repeatable.
     #[arg(long, value_name = "GLOB")]
     filter: Vec<String>,
@@ -83,7 +89,8 @@ pub(super) struct Run {
 pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
     let request = options.request()?;
     let files = Files::open(&options.report)?;
-    let interrupted = interrupt::flag()?;
+    let interrupted =
+        if request.remote.is_some() { interrupt::flag_before_subjects()? } else { interrupt::flag()? };
     let watcher = progress::watcher(options.quiet);
     let report = runner::run(&request, watcher.as_ref(), &interrupted)?;
     // A part may well be empty, and so may be what was interrupted.
@@ -96,7 +103,10 @@ pub(super) fn run(options: &Run) -> Result<Exit, CliError> {
         fs::write(path, text).map_err(|error| CliError::Report { path: path.clone(), error })?;
     }
     print(&report, options)?;
-    Ok(exit(&report))
+    match request.remote.as_ref().and_then(|remote| remote.first_break()) {
+        Some(how) => Err(CliError::BrokeTheProtocol(how)),
+        None => Ok(exit(&report)),
+    }
 }
 
 fn print(report: &Report, options: &Run) -> Result<(), CliError> {
@@ -119,11 +129,21 @@ pub(super) fn exit(report: &Report) -> Exit {
 
 impl Run {
     fn request(&self) -> Result<Request, CliError> {
-        let suites = chosen(&self.suites);
+        let remote = self.remote()?;
+        let suites = match (&remote, &self.suites[..]) {
+            (Some(_), []) => vec![Suite::Conformance],
+            _ => chosen(&self.suites),
+        };
+        if let Some(suite) = suites.iter().find(|suite| remote.is_some() && **suite != Suite::Conformance) {
+            return Err(CliError::OnlyHere(*suite));
+        }
         let depth = if suites == [Suite::Crash] { DEPTH_ASKED_FOR } else { DEPTH };
         let expectations = self.expect.as_deref().map(Expectations::read).transpose()?;
         Ok(Request {
-            candidate: self.subject,
+            candidate: match self.subject {
+                Chosen::Here(candidate) => candidate,
+                Chosen::Behind(_) => REFERENCE,
+            },
             suites,
             filter: Filter(self.filter.clone()),
             shard: self.shard,
@@ -131,11 +151,26 @@ impl Run {
             depth: self.depth.map_or(depth, usize::from),
             jobs: jobs(self.jobs),
             seed: self.seed,
-            timeout: self.timeout,
+            // An adapter has it for each answer.
+            timeout: self.timeout.filter(|_| remote.is_none()),
+            remote,
             fail_fast: self.fail_fast,
             expectations: expectations.unwrap_or_default(),
         })
     }
+}
+
+impl Run {
+    fn remote(&self) -> Result<Option<Arc<Remote>>, CliError> {
+        let Chosen::Behind(command) = &self.subject else { return Ok(None) };
+        let used = if self.reuse { Use::Again } else { Use::Once };
+        Ok(Some(Arc::new(Remote::greet(with_timeout(command, self.timeout), used)?)))
+    }
+}
+
+/// A command with another limit, where one is given.
+pub(super) fn with_timeout(command: &Command, timeout: Option<Duration>) -> Command {
+    timeout.map_or_else(|| command.clone(), |timeout| command.clone().with_timeout(timeout))
 }
 
 /// The suites that are asked for, each once and in their order; all where none is named.

@@ -1,8 +1,10 @@
 //! What options take.
 
+use std::env;
 use std::time::Duration;
 
 use crate::crash::{Profile, UnknownProfile};
+use crate::subject::command::{Command, CommandError};
 use crate::subject::{self, Candidate, UnknownSubject};
 
 /// A time such as `60s`.
@@ -21,6 +23,29 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// A store by its name.
 pub(super) fn candidate(name: &str) -> Result<&'static dyn Candidate, UnknownSubject> {
     subject::named(name)
+}
+
+/// A store under test.
+#[derive(Debug, Clone)]
+pub(super) enum Chosen {
+    /// One in this process.
+    Here(&'static dyn Candidate),
+    /// One behind the protocol.
+    Behind(Command),
+}
+
+/// A store by its name, else by the command that starts it.
+pub(super) fn subject(text: &str) -> Result<Chosen, CommandError> {
+    match subject::named(text) {
+        Ok(candidate) => Ok(Chosen::Here(candidate)),
+        Err(_) => command(text).map(Chosen::Behind),
+    }
+}
+
+/// A command, with the files of the present directory.
+pub(super) fn command(text: &str) -> Result<Command, CommandError> {
+    // Without a present directory there is nothing to look words up in.
+    Command::parse(text, &env::current_dir().unwrap_or_default())
 }
 
 /// A persistence profile by its name.

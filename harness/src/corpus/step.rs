@@ -4,13 +4,13 @@ use std::path::{Component, Path};
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::expected::is_known_code;
 use super::input::Input;
 use crate::call::Call;
 use crate::fault::{Kind, Plan};
+use crate::protocol;
 
 /// One step of a script. Names are relative to the session's directory.
 #[derive(Debug, Clone)]
@@ -205,27 +205,13 @@ impl Members {
         Ok(call)
     }
 
-    /// Messages are kept as text, which a reader that looks for the call's name first cannot do.
-    fn parse_call(mut self, message_elsewhere: bool) -> Result<Call, String> {
-        let name: String = self.take("call")?;
-        if name != "append" && name != "treeAppend" {
-            self.0.insert("call".to_owned(), name.into());
-            return self.parse_other_call();
-        }
-        let message = if message_elsewhere { Value::Null } else { self.take("message")? };
-        let message = RawValue::from_string(message.to_string()).map_err(|error| error.to_string())?;
-        let call = if name == "append" {
-            Call::Append { store: self.take("store")?, parent_id: self.take("parentId")?, message }
-        } else {
-            Call::TreeAppend { tree: self.take("tree")?, message }
-        };
-        if self.0.is_empty() { Ok(call) } else { Err("it has a member too many".to_owned()) }
-    }
-
     /// The protocol passes over members that it does not know; a case has none.
-    fn parse_other_call(self) -> Result<Call, String> {
+    fn parse_call(mut self, message_elsewhere: bool) -> Result<Call, String> {
+        if message_elsewhere && self.0.insert("message".to_owned(), Value::Null).is_some() {
+            return Err("it has two messages".to_owned());
+        }
         let given = Value::Object(self.0);
-        let call = Call::deserialize(&given).map_err(|error| error.to_string())?;
+        let call = protocol::read_call(&given.to_string())?;
         let known = serde_json::to_value(&call).map_err(|error| error.to_string())?;
         if known == given { Ok(call) } else { Err(format!("read as {known}; leave out everything else")) }
     }

@@ -428,7 +428,7 @@ fn what_is_no_case_is_refused_with_a_reason() {
         (step(r#"{"fault":"stat@session#1 in load#1 = kill before, once"}"#), "kills nobody"),
         (step(r#"{"call":{"call":"flush","store":"s"}}"#), "`answers` is missing"),
         (step(r#"{"call":{"call":"flush","store":"s","more":1},"answers":{"ok":{}}}"#), "leave out"),
-        (step(r#"{"call":{"call":"fly"},"answers":{"ok":{}}}"#), "unknown variant"),
+        (step(r#"{"call":{"call":"fly"},"answers":{"ok":{}}}"#), "no call is named `fly`"),
         (
             step(r#"{"call":{"call":"append","store":"s","message":{}},"answers":{"ok":{}}}"#),
             "`parentId` is missing",

@@ -7,14 +7,34 @@ use crate::corpus::{self, Case, Outcome};
 use crate::report::{CaseReport, Evidence, Level, Status};
 use crate::scenario::HarnessError;
 use crate::suite::Suite;
+use crate::suite::any_store::{self, CASES};
 use crate::suite::conformance::{self, End, Finished};
 use crate::world::Backend;
 
+/// A case of the suite.
+enum Listed {
+    /// One of the corpus.
+    Corpus(Box<Case>),
+    /// One that fits any store, for those behind the protocol.
+    AnyStore(&'static any_store::Case),
+}
+
+impl Listed {
+    fn id(&self) -> String {
+        match self {
+            Listed::Corpus(case) => case.id.clone(),
+            Listed::AnyStore(case) => case.id(),
+        }
+    }
+}
+
 pub(super) fn run(request: &Request, watch: &Watch<'_>) -> Result<Part, HarnessError> {
-    let mut cases = corpus::embedded()?;
-    cases.retain(|case| request.asks_for(&case.id));
+    let of_corpus = corpus::embedded()?.into_iter().map(|case| Listed::Corpus(Box::new(case)));
+    let of_any_store = CASES.iter().filter(|_| request.remote.is_some()).map(Listed::AnyStore);
+    let mut cases: Vec<Listed> = of_corpus.chain(of_any_store).collect();
+    cases.retain(|case| request.asks_for(&case.id()));
     run_parts(request, watch, Suite::Conformance, &cases, request.jobs, |case| {
-        let report = match request.expectations.skip(&case.id) {
+        let report = match request.expectations.skip(&case.id()) {
             Some(reason) => unfinished_case(request, case).skipped(reason),
             None => finished_case(request, case),
         };
@@ -22,18 +42,33 @@ pub(super) fn run(request: &Request, watch: &Watch<'_>) -> Result<Part, HarnessE
     })
 }
 
-fn unfinished_case(request: &Request, case: &Case) -> CaseReport {
-    let subject = request.candidate.name();
-    CaseReport {
-        level: if case.is_must() { Level::Must } else { Level::Choice },
-        title: Some(case.title.clone()),
-        ..CaseReport::new(Suite::Conformance, case.id.clone(), &case.about(), &subject)
+fn unfinished_case(request: &Request, case: &Listed) -> CaseReport {
+    let subject = match &request.remote {
+        Some(remote) => remote.starter().command().to_string(),
+        None => request.candidate.name(),
+    };
+    match case {
+        Listed::Corpus(case) => CaseReport {
+            level: if case.is_must() { Level::Must } else { Level::Choice },
+            title: Some(case.title.clone()),
+            ..CaseReport::new(Suite::Conformance, case.id.clone(), &case.about(), &subject)
+        },
+        Listed::AnyStore(case) => CaseReport {
+            title: Some(case.title.to_owned()),
+            ..CaseReport::new(Suite::Conformance, case.id(), case.requirements, &subject)
+        },
     }
 }
 
-fn finished_case(request: &Request, case: &Case) -> CaseReport {
+fn finished_case(request: &Request, case: &Listed) -> CaseReport {
     let start = Instant::now();
-    let Finished { end, calls } = conformance::run(request.candidate, case, Backend::Simulated);
+    let Finished { end, calls } = match (&request.remote, case) {
+        (Some(remote), Listed::Corpus(case)) => conformance::run_behind(remote, case),
+        (Some(remote), Listed::AnyStore(case)) => conformance::run_any(remote, case),
+        (None, Listed::Corpus(case)) => conformance::run(request.candidate, case, Backend::Simulated),
+        // None is listed for a store in this process.
+        (None, Listed::AnyStore(_)) => Finished { end: End::Judged(Outcome::Pass), calls: Vec::new() },
+    };
     let took = start.elapsed();
     let mut report = unfinished_case(request, case);
     let (status, seen) = match end {
@@ -48,6 +83,7 @@ fn finished_case(request: &Request, case: &Case) -> CaseReport {
         }
         End::Judged(Outcome::Violation(seen)) => (Status::Violation, Some(seen)),
         End::Crash(seen) => (Status::Crash, Some(seen)),
+        End::Protocol(how) => (Status::Violation, Some(format!("broke the protocol: {how}"))),
         End::Timeout(seen) => (Status::Timeout, Some(seen)),
         End::HarnessError(what) => (Status::HarnessError, Some(what)),
     };

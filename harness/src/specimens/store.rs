@@ -98,6 +98,16 @@ impl SmallStore {
                 let (state, did) = recover::recover(&self.ops, Path::new(path), *choose, self.defect)?;
                 Ok(Answer { state: Some(state.to_owned()), did: Some(did), ..Answer::default() })
             }
+            // One thread, so begun together means one after the other.
+            Call::Concurrent { calls }
+                if calls.iter().all(|call| !matches!(call, Call::Concurrent { .. })) =>
+            {
+                let answers = calls.iter().map(|call| self.call(call)).collect();
+                Ok(Answer { answers: Some(answers), ..Answer::default() })
+            }
+            Call::Concurrent { .. } => {
+                Err(Fail::new("SUBJECT_USAGE", "concurrent calls within concurrent calls"))
+            }
             Call::Close { store } => {
                 self.stores.remove(store).map(|_| Answer::default()).ok_or_else(|| unknown("store", store))
             }

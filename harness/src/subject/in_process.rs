@@ -4,6 +4,8 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use serde_json::value::RawValue;
 use session_tree::file_ops::FileOps;
@@ -43,37 +45,68 @@ impl Candidate for Reference {
 /// A process of the reference store, on any file operations.
 pub struct InProcess<O: FileOps> {
     ops: O,
-    stores: HashMap<String, Store<O>>,
-    trees: HashMap<String, Tree<O>>,
+    stores: Mutex<HashMap<String, Store<O>>>,
+    trees: Mutex<HashMap<String, Opened<O>>>,
+    pace: Pace,
+}
+
+/// A tree, and the name of its store.
+struct Opened<O: FileOps> {
+    store: String,
+    tree: Tree<O>,
+}
+
+/// Whether a run must be the same every time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// Own ids and times count up. Calls that are begun together are made one after the other, which is one of the
+    /// orders that they can take.
+    Repeatable,
+    /// Own ids are random, and times are the clock's. Of calls that are begun together, each store's have a thread: stores
+    /// overlap, and the calls of one store keep their order, as its queue has it.
+    Live,
 }
 
 impl<O: FileOps> InProcess<O> {
-    /// A process with no store yet.
+    /// A process with no store yet, the same in every run.
     pub fn new(ops: O) -> InProcess<O> {
-        InProcess { ops, stores: HashMap::new(), trees: HashMap::new() }
+        InProcess { ops, stores: Mutex::default(), trees: Mutex::default(), pace: Pace::Repeatable }
     }
 
-    fn answer(&mut self, call: &Call) -> Result<Answer, Failure> {
+    /// A process with no store yet, with ids, times and threads as a program has them.
+    pub fn live(ops: O) -> InProcess<O> {
+        InProcess { pace: Pace::Live, ..InProcess::new(ops) }
+    }
+
+    fn reply(&self, call: &Call) -> Reply {
+        match catch_unwind(AssertUnwindSafe(|| self.answer(call))) {
+            Ok(Ok(answer)) => Reply::Ok(answer),
+            Ok(Err(Failure(refusal))) => Reply::Refused(refusal),
+            Err(panic) => Reply::Panicked(panic_text(panic.as_ref())),
+        }
+    }
+
+    fn answer(&self, call: &Call) -> Result<Answer, Failure> {
         match call {
             Call::Create { store, path, session_id, ids, clock } => {
-                let mut options = options(ids, clock);
+                let mut options = self.options(ids, clock);
                 if let Some(id) = session_id {
                     options = options.with_session_id(id);
                 }
                 let opened = Store::create_with(self.ops.clone(), Path::new(path), options)?;
                 let answer = Answer { header: Some((&opened.header()).into()), ..Answer::default() };
-                self.stores.insert(store.clone(), opened);
+                locked(&self.stores).insert(store.clone(), opened);
                 Ok(answer)
             }
             Call::Load { store, path, ids, clock } => {
-                let opened = Store::load_with(self.ops.clone(), Path::new(path), options(ids, clock))?;
+                let opened = Store::load_with(self.ops.clone(), Path::new(path), self.options(ids, clock))?;
                 let answer = Answer {
                     header: Some((&opened.header()).into()),
                     entries: Some(views(&opened.entries())),
                     leaf: Some(opened.tree().leaf().map(|leaf| leaf.to_string())),
                     ..Answer::default()
                 };
-                self.stores.insert(store.clone(), opened);
+                locked(&self.stores).insert(store.clone(), opened);
                 Ok(answer)
             }
             Call::Append { store, parent_id, message } => {
@@ -88,15 +121,15 @@ impl<O: FileOps> InProcess<O> {
                 Ok(Answer { entries: Some(views(&self.store(store)?.entries())), ..Answer::default() })
             }
             Call::Tree { store, tree } => {
-                let opened = self.store(store)?.tree();
-                let answer = leaf(&opened);
-                self.trees.insert(tree.clone(), opened);
+                let opened = Opened { store: store.clone(), tree: self.store(store)?.tree() };
+                let answer = leaf(&opened.tree);
+                locked(&self.trees).insert(tree.clone(), opened);
                 Ok(answer)
             }
             Call::MoveTo { tree, entry_id } => {
                 let tree = self.tree(tree)?;
                 tree.move_to(entry_id.as_deref())?;
-                Ok(leaf(tree))
+                Ok(leaf(&tree))
             }
             Call::TreeAppend { tree, message } => {
                 let entry = self.tree(tree)?.append(parse(message)?)?;
@@ -104,7 +137,7 @@ impl<O: FileOps> InProcess<O> {
             }
             Call::Active { tree } => {
                 let tree = self.tree(tree)?;
-                Ok(Answer { entries: Some(views(&tree.active_entries())), ..leaf(tree) })
+                Ok(Answer { entries: Some(views(&tree.active_entries())), ..leaf(&tree) })
             }
             Call::Inspect { path } => {
                 let inspection = inspect_with(self.ops.clone(), Path::new(path))?;
@@ -119,44 +152,110 @@ impl<O: FileOps> InProcess<O> {
                 })
             }
             Call::Close { store } => {
-                self.stores.remove(store).ok_or_else(|| Failure::unknown("store", store))?;
+                locked(&self.stores).remove(store).ok_or_else(|| Failure::unknown("store", store))?;
+                locked(&self.trees).retain(|_, opened| opened.store != *store);
                 Ok(Answer::default())
+            }
+            Call::Concurrent { calls } => {
+                Ok(Answer { answers: Some(self.concurrent(calls)?), ..Answer::default() })
             }
         }
     }
 
-    fn store(&self, name: &str) -> Result<&Store<O>, Failure> {
-        self.stores.get(name).ok_or_else(|| Failure::unknown("store", name))
+    fn concurrent(&self, calls: &[Call]) -> Result<Vec<Reply>, Failure> {
+        if calls.iter().any(|call| matches!(call, Call::Concurrent { .. })) {
+            return Err(Failure(Refusal::usage("calls that are begun together within ones that are")));
+        }
+        if self.pace == Pace::Repeatable {
+            return Ok(calls.iter().map(|call| self.reply(call)).collect());
+        }
+        let mut lanes: Vec<(String, Vec<usize>)> = Vec::new();
+        for (at, call) in calls.iter().enumerate() {
+            let name = self.lane(call);
+            match lanes.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, lane)) => lane.push(at),
+                None => lanes.push((name, vec![at])),
+            }
+        }
+        let mut replies: Vec<(usize, Reply)> = thread::scope(|scope| {
+            let begun: Vec<_> = lanes
+                .iter()
+                .map(|(_, lane)| {
+                    let in_order =
+                        || lane.iter().map(|at| (*at, self.reply(&calls[*at]))).collect::<Vec<_>>();
+                    scope.spawn(in_order)
+                })
+                .collect();
+            // No reply panics: it would be one that says so.
+            begun.into_iter().flat_map(|lane| lane.join().unwrap_or_default()).collect()
+        });
+        replies.sort_by_key(|(at, _)| *at);
+        Ok(replies.into_iter().map(|(_, reply)| reply).collect())
     }
 
-    fn tree(&self, name: &str) -> Result<&Tree<O>, Failure> {
-        self.trees.get(name).ok_or_else(|| Failure::unknown("tree", name))
+    /// Calls of one lane keep their order: those of a store and its trees, and those about a path.
+    fn lane(&self, call: &Call) -> String {
+        match call {
+            Call::Create { store, .. }
+            | Call::Load { store, .. }
+            | Call::Append { store, .. }
+            | Call::Flush { store }
+            | Call::Entries { store }
+            | Call::Tree { store, .. }
+            | Call::Close { store } => format!("store {store}"),
+            Call::MoveTo { tree, .. } | Call::TreeAppend { tree, .. } | Call::Active { tree } => {
+                match locked(&self.trees).get(tree) {
+                    Some(opened) => format!("store {}", opened.store),
+                    None => format!("tree {tree}"),
+                }
+            }
+            Call::Inspect { path } | Call::Recover { path, .. } => format!("path {path}"),
+            Call::Concurrent { .. } => String::new(),
+        }
+    }
+
+    /// Injected ids and times first, then its own.
+    fn options(&self, ids: &[String], clock: &[String]) -> Options {
+        let (ids, clock) = (ids.to_vec(), clock.to_vec());
+        match self.pace {
+            Pace::Repeatable => Options::new()
+                .with_session_id("session-1")
+                .with_ids(drawn(ids, |count| format!("entry-{count:04}")))
+                .with_clock(drawn(clock, |count| {
+                    format!("2026-01-01T00:{:02}:{:02}.000Z", count / 60 % 60, count % 60)
+                })),
+            Pace::Live => Options::new()
+                .with_ids(drawn(ids, |_| format!("{:032x}", fastrand::u128(..))))
+                .with_clock(drawn(clock, |_| format!("{:.3}", jiff::Timestamp::now()))),
+        }
+    }
+
+    fn store(&self, name: &str) -> Result<Store<O>, Failure> {
+        locked(&self.stores).get(name).cloned().ok_or_else(|| Failure::unknown("store", name))
+    }
+
+    fn tree(&self, name: &str) -> Result<Tree<O>, Failure> {
+        let trees = locked(&self.trees);
+        trees.get(name).map(|opened| opened.tree.clone()).ok_or_else(|| Failure::unknown("tree", name))
     }
 }
 
 impl<O: FileOps> Subject for InProcess<O> {
     fn call(&mut self, call: &Call) -> Reply {
-        match catch_unwind(AssertUnwindSafe(|| self.answer(call))) {
-            Ok(Ok(answer)) => Reply::Ok(answer),
-            Ok(Err(Failure(refusal))) => Reply::Refused(refusal),
-            Err(panic) => Reply::Panicked(panic_text(panic.as_ref())),
-        }
+        self.reply(call)
     }
+}
+
+/// No code of ours panics while it holds one of these locks.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Failure(Refusal);
 
 impl Failure {
     fn unknown(what: &str, name: &str) -> Failure {
-        Failure(Refusal {
-            code: "SUBJECT_USAGE".to_owned(),
-            message: format!("no {what} is called {name:?}"),
-            errno: None,
-            line: None,
-            stage: None,
-            poisoned: false,
-            in_flight: false,
-        })
+        Failure(Refusal::usage(format!("no {what} is called {name:?}")))
     }
 }
 
@@ -164,16 +263,6 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure(Refusal::from(&error))
     }
-}
-
-/// Injected ids and times first, then ones that count up, so that a case is the same in every run.
-fn options(ids: &[String], clock: &[String]) -> Options {
-    Options::new()
-        .with_session_id("session-1")
-        .with_ids(drawn(ids.to_vec(), |count| format!("entry-{count:04}")))
-        .with_clock(drawn(clock.to_vec(), |count| {
-            format!("2026-01-01T00:{:02}:{:02}.000Z", count / 60 % 60, count % 60)
-        }))
 }
 
 fn drawn(
@@ -190,8 +279,10 @@ fn drawn(
     }
 }
 
+/// Of a message that is refused the place is one within it, and no line of a session file.
 fn parse(message: &RawValue) -> Result<Message, Failure> {
-    Ok(Message::from_json(message.get())?)
+    Message::from_json(message.get())
+        .map_err(|error| Failure(Refusal { line: None, ..Refusal::from(&error) }))
 }
 
 fn views(entries: &[session_tree::Entry]) -> Vec<EntryView> {

@@ -1,11 +1,14 @@
 //! The `conformance` suite: what a store makes of each case of the corpus.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::call::{Call, Reply};
 use crate::corpus::{Case, Environment, Outcome, check};
 use crate::replay::told;
-use crate::subject::{Candidate, Subject};
+use crate::subject::command::{Remote, indented};
+use crate::subject::{Candidate, Killer, Subject};
+use crate::suite::any_store;
 use crate::world::Backend;
 
 pub use crate::corpus::NAME;
@@ -28,6 +31,8 @@ pub enum End {
     Crash(String),
     /// It did not, and gave no answer in time.
     Timeout(String),
+    /// It sent what is no answer of the protocol.
+    Protocol(String),
     /// The harness could not do its part.
     HarnessError(String),
 }
@@ -37,19 +42,47 @@ pub fn run(candidate: &dyn Candidate, case: &Case, backend: Backend) -> Finished
     let log = Log::default();
     let start = |world: &mut _, injector: &_| {
         let Environment { start, .. } = Environment::of(candidate, backend);
-        let watched = Watched { subject: start(world, injector), log: log.clone() };
-        Box::new(watched) as Box<dyn Subject>
+        log.watch(start(world, injector))
     };
     let environment = Environment { backend, start: Box::new(start), injects: true };
-    let outcome = check(case, &environment);
-    let log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let end = match outcome {
-        Err(error) => End::HarnessError(error.to_string()),
-        Ok(Outcome::Violation(seen)) if log.crashed => End::Crash(seen),
-        Ok(Outcome::Violation(seen)) if log.timed_out => End::Timeout(seen),
-        Ok(outcome) => End::Judged(outcome),
+    log.finished(check(case, &environment).map_err(|error| error.to_string()))
+}
+
+/// Runs a case on a store behind the protocol, on a real directory.
+pub fn run_behind(remote: &Remote, case: &Case) -> Finished {
+    if !remote.hello().is_native() {
+        let format = &remote.hello().format;
+        let reason = format!("its files are of the format {format:?}, and the case is of this contract's");
+        return Finished { end: End::Judged(Outcome::Unsupported(reason)), calls: Vec::new() };
+    }
+    let log = Log::default();
+    let start = |_: &mut _, _: &_| log.watch(remote.start());
+    let environment = Environment { backend: Backend::Real, start: Box::new(start), injects: false };
+    let finished = log.finished(check(case, &environment).map_err(|error| error.to_string()));
+    note_break(remote, finished)
+}
+
+/// Runs a case that fits any store on one behind the protocol.
+pub fn run_any(remote: &Remote, case: &any_store::Case) -> Finished {
+    let log = Log::default();
+    let store = any_store::Store {
+        start: Box::new(|| Ok(log.watch(remote.start()))),
+        ..any_store::Store::of_command(remote.starter(), remote.hello())
     };
-    Finished { end, calls: log.calls.clone() }
+    let outcome = any_store::check(case, &store).map_err(|error| error.to_string());
+    let finished = log.finished(outcome.map(|outcome| match outcome {
+        any_store::Outcome::Pass => Outcome::Pass,
+        any_store::Outcome::Unsupported(reason) => Outcome::Unsupported(reason),
+        any_store::Outcome::Violation(seen) | any_store::Outcome::Silent(_, seen) => Outcome::Violation(seen),
+    }));
+    note_break(remote, finished)
+}
+
+fn note_break(remote: &Remote, finished: Finished) -> Finished {
+    if let End::Protocol(how) = &finished.end {
+        remote.note_break(how);
+    }
+    finished
 }
 
 /// What was asked and answered, by all processes of the store.
@@ -61,20 +94,74 @@ struct Answers {
     calls: Vec<String>,
     crashed: bool,
     timed_out: bool,
+    broke: Option<String>,
+    /// The last of what was written to standard error, of the process that failed first.
+    said: Option<String>,
+}
+
+impl Log {
+    fn watch(&self, subject: Box<dyn Subject>) -> Box<dyn Subject> {
+        Box::new(Watched { subject, log: self.clone(), may_be_killed: Cell::new(false) })
+    }
+
+    /// What came of a case, where a failure may be that of a process that gave no answer.
+    fn finished(&self, outcome: Result<Outcome, String>) -> Finished {
+        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen_with_said = |seen: String| match &log.said {
+            Some(said) if !seen.contains("its standard error:") => {
+                format!("{seen}\nits standard error:\n{}", indented(said))
+            }
+            _ => seen,
+        };
+        let end = match outcome {
+            Err(error) => End::HarnessError(error),
+            Ok(_) if log.broke.is_some() => {
+                End::Protocol(seen_with_said(log.broke.clone().unwrap_or_default()))
+            }
+            Ok(Outcome::Violation(seen)) if log.crashed => End::Crash(seen_with_said(seen)),
+            Ok(Outcome::Violation(seen)) if log.timed_out => End::Timeout(seen_with_said(seen)),
+            Ok(outcome) => End::Judged(outcome),
+        };
+        Finished { end, calls: log.calls.clone() }
+    }
 }
 
 struct Watched {
     subject: Box<dyn Subject>,
     log: Log,
+    /// Whether the harness may have ended it on purpose, so that its silence says nothing.
+    may_be_killed: Cell<bool>,
 }
 
 impl Subject for Watched {
     fn call(&mut self, call: &Call) -> Reply {
         let reply = self.subject.call(call);
+        let is_answer = matches!(reply, Reply::Ok(_) | Reply::Refused(_) | Reply::Unsupported(_));
+        let said = if is_answer { None } else { self.subject.said() };
         let mut log = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
         log.calls.push(format!("{:<12} {}", call.name(), told(&reply)));
+        if self.may_be_killed.get() {
+            return reply;
+        }
         log.crashed |= matches!(reply, Reply::Panicked(_) | Reply::Exited(_));
         log.timed_out |= matches!(reply, Reply::Timeout);
+        if let Reply::Protocol(what) = &reply {
+            log.broke.get_or_insert_with(|| what.clone());
+        }
+        log.said = log.said.take().or(said);
         reply
+    }
+
+    fn said(&mut self) -> Option<String> {
+        self.subject.said()
+    }
+
+    fn killer(&self) -> Option<Killer> {
+        self.may_be_killed.set(true);
+        self.subject.killer()
+    }
+
+    fn kill(self: Box<Self>) {
+        self.subject.kill();
     }
 }

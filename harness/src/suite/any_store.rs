@@ -1,0 +1,283 @@
+//! The promises that every session store makes, whatever its format: nothing that was acknowledged is lost, nothing is
+//! invented, and what somebody else did to the files is noticed.
+//!
+//! The cases know a store by its answers alone, on a real directory. Of its files they know the path; they cut, damage and
+//! replace them, and compare their bytes. Where a promise can only be asked of a file that grows at its end, that is looked
+//! at first, and a store with other files is not asked.
+
+use std::io;
+use std::time::Duration;
+
+use crate::call::Reply;
+use crate::inject::Injector;
+use crate::protocol::{Capability, Hello};
+use crate::subject::command::{StartError, Starter, indented};
+use crate::subject::{Candidate, Subject};
+use crate::world::{Backend, World};
+
+mod damage;
+mod ground;
+mod life;
+mod outside;
+
+use ground::Ground;
+
+/// The topic of these cases within the conformance suite.
+pub const TOPIC: &str = "conformance/any-store";
+
+/// A store on a real directory, whose processes can be started.
+pub struct Store<'a> {
+    /// Starts a process of it.
+    pub start: Box<Start<'a>>,
+    /// Whether it has trees.
+    pub has_trees: bool,
+    /// Whether it can inspect and recover.
+    pub recovers: bool,
+}
+
+/// Starts a process of a store.
+pub type Start<'a> = dyn Fn() -> Result<Box<dyn Subject>, StartError> + Sync + 'a;
+
+impl<'a> Store<'a> {
+    /// A store behind the protocol, which said `hello`.
+    pub fn of_command(starter: &'a Starter, hello: &Hello) -> Store<'a> {
+        Store {
+            start: Box::new(|| Ok(Box::new(starter.start()?))),
+            has_trees: hello.can(Capability::Tree),
+            recovers: hello.can(Capability::Recover),
+        }
+    }
+
+    /// A store in this process.
+    pub fn of_candidate(candidate: &'a dyn Candidate) -> Store<'a> {
+        let start = || {
+            // The files of a case are not in that world's directory, which goes at once.
+            let mut world = World::new(Backend::Real, "session.jsonl").map_err(StartError::Directory)?;
+            Ok(candidate.start(world.process(&Injector::watching())))
+        };
+        Store { start: Box::new(start), has_trees: true, recovers: true }
+    }
+}
+
+/// One case.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Its name below [`TOPIC`].
+    pub name: &'static str,
+    /// What must happen, in one line.
+    pub title: &'static str,
+    /// The requirements of the contract that say so.
+    pub requirements: &'static [&'static str],
+    run: fn(&mut Ground<'_>) -> Judged,
+}
+
+/// What came of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The store keeps the promise.
+    Pass,
+    /// It does not; the evidence.
+    Violation(String),
+    /// It cannot be asked; the reason.
+    Unsupported(String),
+    /// It gave no answer: what became of it instead, and words on that.
+    Silent(Silence, String),
+}
+
+/// What there was instead of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// Nothing, for too long.
+    Timeout,
+    /// The end of the process, or a panic.
+    Crash,
+    /// Something that is no answer of the protocol.
+    Protocol,
+}
+
+/// Why a case could not be run, which says nothing about the promise.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The files could not be prepared or looked at.
+    #[error("the harness could not prepare or read the files of a case: {0}")]
+    Files(#[from] io::Error),
+    /// No process of the store could be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// How a case ends before its last line.
+enum Stop {
+    Outcome(Outcome),
+    Error(CheckError),
+}
+
+type Judged = Result<(), Stop>;
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Error(error.into())
+    }
+}
+
+impl From<StartError> for Stop {
+    fn from(error: StartError) -> Stop {
+        Stop::Error(error.into())
+    }
+}
+
+fn violated<T>(evidence: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Outcome(Outcome::Violation(evidence.into())))
+}
+
+/// Of a reply that is no answer.
+fn silent(reply: Reply, said: Option<&str>) -> Stop {
+    let (silence, mut words) = match reply {
+        Reply::Timeout => (Silence::Timeout, "no answer in time".to_owned()),
+        Reply::Exited(how) => (Silence::Crash, how),
+        Reply::Panicked(what) => (Silence::Crash, what),
+        Reply::Protocol(what) => (Silence::Protocol, what),
+        // All of these are answers.
+        answer @ (Reply::Ok(_) | Reply::Refused(_) | Reply::Unsupported(_)) => {
+            (Silence::Protocol, format!("{answer:?}"))
+        }
+    };
+    if let Some(said) = said {
+        words += "\nits standard error:\n";
+        words += &indented(said);
+    }
+    Stop::Outcome(Outcome::Silent(silence, words))
+}
+
+fn unsupported<T>(reason: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Outcome(Outcome::Unsupported(reason.into())))
+}
+
+/// How long the kill of a process is put off at most, in the case that kills within an append.
+const LONGEST_DELAY: Duration = Duration::from_millis(12);
+
+/// Every case.
+pub const CASES: [Case; 17] = [
+    Case {
+        name: "loaded-again",
+        title: "a session that was closed is loaded again as it was, in this process and in another one",
+        requirements: &["S5", "S7"],
+        run: life::loaded_again,
+    },
+    Case {
+        name: "killed-after-an-answer",
+        title: "what was acknowledged is there after kill -9",
+        requirements: &["S5", "C23"],
+        run: life::killed_after_an_answer,
+    },
+    Case {
+        name: "killed-within-an-append",
+        title: "what was acknowledged is there after kill -9 at any moment of the next append",
+        requirements: &["C23"],
+        run: life::killed_within_an_append,
+    },
+    Case {
+        name: "refused-append",
+        title: "a refused append changes neither the entries nor what the next load shows",
+        requirements: &["S5"],
+        run: life::refused_append,
+    },
+    Case {
+        name: "failed-append",
+        title: "an append that fails for want of its directory is in doubt nowhere: not in memory, not on disk",
+        requirements: &["S5", "S3"],
+        run: life::failed_append,
+    },
+    Case {
+        name: "failed-append-of-a-tree",
+        title: "an append that fails does not move the leaf",
+        requirements: &["T3"],
+        run: life::failed_append_of_a_tree,
+    },
+    Case {
+        name: "other-branch",
+        title: "going to another branch loses no entry",
+        requirements: &["T2", "T4", "T5"],
+        run: life::other_branch,
+    },
+    Case {
+        name: "two-processes-in-turn",
+        title: "two processes that append in turn lose nothing that was acknowledged",
+        requirements: &["S8"],
+        run: life::two_processes_in_turn,
+    },
+    Case {
+        name: "two-processes-at-once",
+        title: "two processes that append at the same time lose nothing that was acknowledged",
+        requirements: &["S8"],
+        run: life::two_processes_at_once,
+    },
+    Case {
+        name: "created-twice",
+        title: "create leaves a session that is there alone",
+        requirements: &["S1"],
+        run: outside::created_twice,
+    },
+    Case {
+        name: "replaced",
+        title: "a session that was replaced while it was open is noticed, or nothing is lost",
+        requirements: &["S4"],
+        run: outside::replaced,
+    },
+    Case {
+        name: "removed",
+        title: "a session that was removed while it was open is noticed, or nothing is lost",
+        requirements: &["S4"],
+        run: outside::removed,
+    },
+    Case {
+        name: "cut-short",
+        title: "a session that was cut short while it was open is noticed, or nothing is lost",
+        requirements: &["S4"],
+        run: outside::cut_short,
+    },
+    Case {
+        name: "no-regular-file",
+        title: "a symbolic link, a FIFO or a directory in place of a session is refused and left alone",
+        requirements: &["S1", "S2"],
+        run: outside::no_regular_file,
+    },
+    Case {
+        name: "another-kind",
+        title: "a file of another kind is not changed by being opened",
+        requirements: &["S1", "S2", "R7"],
+        run: outside::another_kind,
+    },
+    Case {
+        name: "torn-tail",
+        title: "a file that ends within its last entry costs that entry at most, also after the next append",
+        requirements: &["F4", "F5"],
+        run: damage::torn_tail,
+    },
+    Case {
+        name: "damaged-middle",
+        title: "a file that is damaged before its end is refused, or nothing is missing",
+        requirements: &["F3"],
+        run: damage::damaged_middle,
+    },
+];
+
+impl Case {
+    /// Its id among all cases.
+    pub fn id(&self) -> String {
+        format!("{TOPIC}/{}", self.name)
+    }
+}
+
+/// Runs a case.
+///
+/// # Errors
+/// Where the harness could not do its part.
+pub fn check(case: &Case, store: &Store<'_>) -> Result<Outcome, CheckError> {
+    let mut ground = Ground::new(store)?;
+    match (case.run)(&mut ground) {
+        Ok(()) => Ok(Outcome::Pass),
+        Err(Stop::Outcome(outcome)) => Ok(outcome),
+        Err(Stop::Error(error)) => Err(error),
+    }
+}

@@ -1,0 +1,66 @@
+//! Files that a crash or a disk has changed.
+
+use std::fs;
+
+use super::ground::{Appended, Ground, Log, Process};
+use super::{Judged, Stop};
+use crate::call::EntryView;
+
+/// Cuts of a last entry that is longer than this leave some lengths out.
+const MOST_CUTS: usize = 400;
+
+pub(super) fn torn_tail(ground: &mut Ground<'_>) -> Judged {
+    let Log { bytes, ends } = ground.grown_log()?;
+    let Some(&[.., start, end]) = ends.get(..) else { return Ok(()) };
+    let step = (end - start).div_ceil(MOST_CUTS);
+    let (mut process, mut other) = (ground.start()?, ground.start()?);
+    for cut in (start..end).step_by(step) {
+        if fs::metadata(ground.path()).is_ok() {
+            fs::remove_file(ground.path())?;
+        }
+        fs::write(ground.path(), &bytes[..cut])?;
+        let whence = format!("cut after {} of {} bytes of the last entry", cut - start, end - start);
+        // What cannot be told may be refused; what is shown must be right.
+        let Some(shown) = shown(ground, &mut process)? else { continue };
+        ground.expect_but(1, &shown, &whence)?;
+        let acknowledged = ground.acknowledged.clone();
+        ground.acknowledged = shown;
+        if matches!(ground.append(&mut process)?, Appended::Acknowledged) {
+            let whence = format!("{whence}, then an append");
+            let again = ground.loaded(&mut other, &whence)?;
+            ground.expect_all(&again, &whence)?;
+        }
+        ground.acknowledged = acknowledged;
+    }
+    Ok(())
+}
+
+pub(super) fn damaged_middle(ground: &mut Ground<'_>) -> Judged {
+    let Log { bytes, ends } = ground.grown_log()?;
+    let Some(&[first, second, ..]) = ends.get(..) else { return Ok(()) };
+    let last = second - 1;
+    let gone: Vec<u8> = [&bytes[..first], &bytes[second..]].concat();
+    let overwritten = |with: u8| {
+        let mut bytes = bytes.clone();
+        bytes[first..last].fill(with);
+        bytes
+    };
+    for (what, damaged) in [
+        ("the second entry's bytes are NULs", overwritten(0)),
+        ("the second entry's bytes are another text", overwritten(b'x')),
+        ("the second entry is gone", gone),
+    ] {
+        fs::remove_file(ground.path())?;
+        fs::write(ground.path(), damaged)?;
+        let mut process = ground.start()?;
+        if let Some(shown) = shown(ground, &mut process)? {
+            ground.expect_all(&shown, &format!("{what}, and a load succeeds"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a load shows; none where it is refused.
+fn shown(ground: &Ground<'_>, process: &mut Process) -> Result<Option<Vec<EntryView>>, Stop> {
+    Ok(process.reply(&ground.load())?.ok().map(|answer| answer.entries.unwrap_or_default()))
+}

@@ -1,0 +1,83 @@
+//! The promises of any store, held against stores that keep them and one that does not.
+
+mod python;
+
+use std::fs;
+use std::path::Path;
+
+use session_harness::subject::REFERENCE;
+use session_harness::subject::command::{Command, Starter, Use};
+use session_harness::suite::any_store::{CASES, Outcome, Store, check};
+
+/// What came of each case, by its name.
+fn outcomes(store: &Store<'_>) -> Vec<(&'static str, Outcome)> {
+    CASES.iter().map(|case| (case.name, check(case, store).expect("the harness can do its part"))).collect()
+}
+
+fn outcomes_of_command(command: Command) -> Vec<(&'static str, Outcome)> {
+    let starter = Starter::new(command, Use::Once);
+    let hello = starter.start().expect("a handshake").greeting().clone();
+    outcomes(&Store::of_command(&starter, &hello))
+}
+
+fn expect_all_pass(outcomes: &[(&'static str, Outcome)], but: &[&str]) {
+    for (name, outcome) in outcomes {
+        if but.contains(name) {
+            assert!(matches!(outcome, Outcome::Unsupported(_)), "{name}: {outcome:?}");
+        } else {
+            assert_eq!(*outcome, Outcome::Pass, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_reference_keeps_every_promise_in_this_process() {
+    expect_all_pass(&outcomes(&Store::of_candidate(REFERENCE)), &["killed-within-an-append"]);
+}
+
+#[test]
+fn the_reference_keeps_every_promise_behind_the_protocol() {
+    let command = Command::new(env!("CARGO_BIN_EXE_session-harness"), ["subject".into()]);
+    expect_all_pass(&outcomes_of_command(command), &[]);
+}
+
+#[test]
+fn the_store_in_python_keeps_every_promise() {
+    if python::is_here() {
+        expect_all_pass(&outcomes_of_command(python::command(&python::store())), &[]);
+    }
+}
+
+#[test]
+fn of_the_smallest_adapter_every_promise_is_missed_that_it_does_nothing_for() {
+    if !python::is_here() {
+        return;
+    }
+    let text = Path::new(env!("CARGO_MANIFEST_DIR")).join("PROTOCOL.md");
+    let text = fs::read_to_string(text).expect("the protocol's text");
+    let (_, rest) = text.split_once("```python\n").expect("the adapter in the text");
+    let (adapter, _) = rest.split_once("```").expect("its end");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("adapter.py");
+    fs::write(&path, adapter).expect("a file");
+    let outcomes = outcomes_of_command(python::command(&path));
+    let broken: Vec<&str> = outcomes
+        .iter()
+        .filter(|(_, outcome)| matches!(outcome, Outcome::Violation(_) | Outcome::Silent(..)))
+        .map(|(name, _)| *name)
+        .collect();
+    let expected = [
+        "replaced",
+        "removed",
+        "cut-short",
+        "no-regular-file",
+        "another-kind",
+        "torn-tail",
+        "damaged-middle",
+    ];
+    assert_eq!(broken, expected, "{outcomes:#?}");
+    assert!(
+        !outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Silent(..))),
+        "it answers all the same: {outcomes:#?}"
+    );
+}
