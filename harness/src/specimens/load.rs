@@ -22,11 +22,11 @@ pub(super) fn read(
     defect: Option<Defect>,
 ) -> Result<(Place, Generation, Vec<u8>), Fail> {
     let place = Place::open(ops, path, defect, Stage::V1)?;
-    for _ in 0..TRIES {
+    for attempts in 0..TRIES {
         if !place.has(Defect::MarkerIgnored) {
             place.check_marker_absent(Stage::V2)?;
         }
-        if let Some((generation, bytes)) = attempt(&place)? {
+        if let Some((generation, bytes)) = attempt(&place, attempts > 0)? {
             return Ok((place, generation, bytes));
         }
     }
@@ -34,9 +34,10 @@ pub(super) fn read(
 }
 
 /// Nothing where the path named another file at a later look.
-fn attempt(place: &Place) -> Result<Option<(Generation, Vec<u8>)>, Fail> {
+fn attempt(place: &Place, was_seen: bool) -> Result<Option<(Generation, Vec<u8>)>, Fail> {
     let looked = match place.look(&place.name) {
         Ok(Some(stat)) => stat,
+        Ok(None) if was_seen => return Ok(None),
         Ok(None) => return Err(Fail::io("look at the file", Errno::ENOENT, Stage::V3)),
         Err(errno) => return Err(Fail::io("look at the file", errno, Stage::V3)),
     };
@@ -62,8 +63,8 @@ fn attempt(place: &Place) -> Result<Option<(Generation, Vec<u8>)>, Fail> {
     if place.has(Defect::LoadSweeps) {
         place.sweep(|name| name.as_encoded_bytes().starts_with(place.name.as_encoded_bytes()));
     }
-    look_again(place, &after)?;
-    Ok(Some((Generation { file, stat: after }, bytes)))
+    let is_still_there = look_again(place, &after)?;
+    Ok(is_still_there.then_some((Generation { file, stat: after }, bytes)))
 }
 
 fn open(place: &Place) -> Result<WorldFile, Errno> {
@@ -87,16 +88,17 @@ fn check_readable(stat: &FileStat, stage: Stage) -> Result<(), Fail> {
     Ok(())
 }
 
-/// A generation that is seen while its commit can still be taken back must not be shown.
-fn look_again(place: &Place, known: &FileStat) -> Result<(), Fail> {
+/// Whether the path names what was read. A generation that is seen while its commit can still be taken back must not be
+/// shown.
+fn look_again(place: &Place, known: &FileStat) -> Result<bool, Fail> {
     if !place.has(Defect::MarkerIgnored) {
         place.check_marker_absent(Stage::V6)?;
     }
     match place.look(&place.name) {
         Ok(Some(stat)) if is_unchanged(known, &stat) || place.has(Defect::OpensAnything) => {}
-        Ok(_) => return Err(changed("the file was replaced while it was read", Stage::V6)),
-        Err(errno) if is_gone(errno) => return Err(changed("the file is gone", Stage::V6)),
+        Ok(_) => return Ok(false),
+        Err(errno) if is_gone(errno) => return Ok(false),
         Err(errno) => return Err(Fail::io("look at the file again", errno, Stage::V6)),
     }
-    place.check_root(Stage::V6)
+    place.check_root(Stage::V6).map(|()| true)
 }

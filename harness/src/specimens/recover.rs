@@ -17,7 +17,12 @@ use crate::world::{WorldFile, WorldOps};
 /// The token of the state.
 pub(super) fn inspect(ops: &WorldOps, path: &Path, defect: Option<Defect>) -> Result<&'static str, Fail> {
     let place = Place::open(ops, path, defect, Stage::X1)?;
-    let seen = Observed::of(&place, Stage::X1)?;
+    let seen = match Observed::of(&place, Stage::X1) {
+        Err(fail) if fail.refusal().is_some_and(|refusal| refusal.in_flight) => {
+            return Ok("commit-in-flight");
+        }
+        seen => seen?,
+    };
     if place.has(Defect::InspectTidies) && seen.state() == "interrupted-before-rename" {
         let _ = place.ops.unlink(&place.dir, &place.marker);
     }
