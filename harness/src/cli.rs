@@ -25,6 +25,7 @@ mod replay;
 mod reports;
 mod run;
 mod screen;
+mod specimens;
 mod stdout;
 mod subject;
 mod tree;
@@ -53,6 +54,8 @@ enum Command {
     Replay(replay::Replay),
     /// Runs random workloads with random faults and power cuts, beyond the exhaustive part.
     Explore(explore::Explore),
+    /// Runs the harness against stores that are broken on purpose: which promise caught which, and any that escaped.
+    Specimens(specimens::Specimens),
     /// Loads session files as a store does, and tells what is wrong with those that are refused.
     Verify(verify::Verify),
     /// Draws the tree of a session: branches, active leaf, tool calls and results.
@@ -85,6 +88,7 @@ pub fn main() -> Exit {
         Some(Command::List(options)) => list::list(&options),
         Some(Command::Replay(options)) => replay::replay(&options),
         Some(Command::Explore(options)) => explore::explore(&options),
+        Some(Command::Specimens(options)) => specimens::specimens(&options),
         Some(Command::Verify(options)) => verify::verify(&options),
         Some(Command::Tree(options)) => tree::tree(&options),
         Some(Command::Inspect(options)) => recover::inspect(&options),
@@ -123,6 +127,8 @@ enum CliError {
     NoSuchCase(String),
     #[error("no case matches {0:?}: `session-harness list` prints every id")]
     NothingMatches(Vec<String>),
+    #[error("no specimen matches {0:?}: `session-harness specimens` shows them all")]
+    NoSuchSpecimen(Vec<String>),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error(
@@ -150,6 +156,7 @@ impl CliError {
             | CliError::Expectations(_)
             | CliError::Merge(_)
             | CliError::NotAReport { .. }
+            | CliError::NoSuchSpecimen(_)
             | CliError::NoSuchEntry(_) => Exit::Usage,
             CliError::Start(_) | CliError::BrokeTheProtocol(_) => Exit::Subject,
             CliError::Harness(_) | CliError::Io(_) | CliError::Report { .. } => Exit::Harness,

@@ -52,6 +52,9 @@ use state::{State, Who};
 /// What every call of a killed process answers: `ESRCH`, which no real file system call does.
 pub const KILLED: Errno = Errno::from_raw(3);
 
+/// What [`Process::open_plainly`] answers where a real program would wait for ever: `EDEADLK`, which no real open does.
+pub const WOULD_HANG: Errno = Errno::from_raw(35);
+
 /// A machine. Clones are handles on the same one; [`Disk::fork`] makes another.
 #[derive(Clone)]
 pub struct Disk(Arc<Machine>);

@@ -74,6 +74,8 @@ words! {
     Read = "read",
     /// Writing.
     Write = "write",
+    /// Cutting a file short, or making it longer. No good store does it.
+    Truncate = "truncate",
     /// Setting permission bits.
     Chmod = "chmod",
     /// Closing.
@@ -87,7 +89,7 @@ words! {
 impl Op {
     /// Whether the call changes names, bytes or permissions.
     pub const fn mutates(self) -> bool {
-        matches!(self, Op::Create | Op::Link | Op::Rename | Op::Unlink | Op::Write | Op::Chmod)
+        matches!(self, Op::Create | Op::Link | Op::Rename | Op::Unlink | Op::Write | Op::Truncate | Op::Chmod)
     }
 }
 

@@ -27,6 +27,7 @@ pub mod role;
 pub mod runner;
 pub mod scenario;
 pub mod shard;
+pub mod specimens;
 pub mod stage;
 pub mod stale;
 pub mod subject;

@@ -113,6 +113,9 @@ pub enum HarnessError {
     /// The corpus that ships with the harness cannot be used.
     #[error(transparent)]
     Corpus(#[from] crate::corpus::CorpusError),
+    /// A case of the corpus cannot be held against a store.
+    #[error("a conformance case cannot be run: {0}")]
+    Case(String),
     /// A session that ships with the harness does not load.
     #[error("a session that the harness starts from does not load: {0}")]
     Session(String),
@@ -279,6 +282,7 @@ impl<'a> Case<'a> {
         }
         self.check_cause(moment);
         self.check_retry(moment);
+        self.check_doubt(moment);
         self.check_leaks(moment);
         self.check_memory(subject, moment);
         self.check_directory(moment);

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::call::{Call, Reply};
+use crate::specimens;
 use crate::world::WorldOps;
 
 pub mod command;
@@ -53,10 +54,14 @@ pub trait Candidate: fmt::Debug + Sync {
 /// # Errors
 /// [`UnknownSubject`] where there is none.
 pub fn named(name: &str) -> Result<&'static dyn Candidate, UnknownSubject> {
-    [REFERENCE].into_iter().find(|it| it.name() == name).ok_or_else(|| UnknownSubject(name.to_owned()))
+    let specimen = || specimens::find(name).map(|specimen| specimen as &dyn Candidate);
+    let reference = (REFERENCE.name() == name).then_some(REFERENCE);
+    reference.or_else(specimen).ok_or_else(|| UnknownSubject(name.to_owned()))
 }
 
 /// No store has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no store is called `{0}`: `reference` is the one that ships with this tool")]
+#[error(
+    "no store is called `{0}`: `reference` is the one that ships with this tool, and `session-harness specimens` names the broken ones"
+)]
 pub struct UnknownSubject(String);

@@ -10,6 +10,7 @@ pub mod conformance;
 pub mod crash;
 pub mod explore;
 pub mod faults;
+pub mod recovery;
 
 /// A suite, in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]

@@ -176,6 +176,32 @@ macro_rules! on_dir {
 }
 
 impl WorldOps {
+    /// Cuts or grows an open file. Only a store that is broken on purpose does; on a real directory it cannot.
+    ///
+    /// # Errors
+    /// As [`Process::truncate`](disk::Process::truncate); `ENOTSUP` on a real directory.
+    pub fn truncate(&self, file: &WorldFile, size: u64) -> Result<(), Errno> {
+        self.injector.call(Op::Truncate, Target::one(file.role), || match (&self.below, &file.below) {
+            (Below::Simulated(ops), FileBelow::Simulated(inner)) => ops.truncate(inner, size),
+            _ => Err(Errno::ENOTSUP),
+        })
+    }
+
+    /// Opens without a thought of links and FIFOs. Only a store that is broken on purpose does; on a real directory it
+    /// cannot.
+    ///
+    /// # Errors
+    /// As [`Process::open_plainly`](disk::Process::open_plainly); `ENOTSUP` on a real directory.
+    pub fn open_plainly(&self, dir: &WorldDir, name: &OsStr, access: Access) -> Result<WorldFile, Errno> {
+        let target = self.one(name);
+        self.injector.call(Op::Open, target, || match (&self.below, &dir.below) {
+            (Below::Simulated(ops), DirBelow::Simulated(dir)) => {
+                Ok(self.file(FileBelow::Simulated(ops.open_plainly(dir, name, access)?), target.from))
+            }
+            _ => Err(Errno::ENOTSUP),
+        })
+    }
+
     fn role(&self, name: &OsStr) -> Role {
         role::of(name, &self.session)
     }

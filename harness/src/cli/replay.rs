@@ -16,8 +16,8 @@ use crate::subject::Candidate;
 use crate::subject::command::{self, Command, Remote, Use};
 use crate::suite::any_store;
 use crate::suite::conformance::{self, End};
-use crate::suite::crash;
 use crate::suite::faults::Case;
+use crate::suite::{crash, recovery};
 use crate::world::Backend;
 
 #[derive(Debug, Args)]
@@ -77,6 +77,10 @@ fn told_here(candidate: &'static dyn Candidate, options: &Replay) -> Result<(Str
     if let Some(case) = Case::find(candidate, &options.case)? {
         let (text, run) = replay::replay(candidate, &case, backend)?;
         return Ok((text, exit(&run.violations)));
+    }
+    if let Some(case) = recovery::Case::find(&options.case) {
+        let (text, violations) = case.tell(candidate)?;
+        return Ok((text, exit(&violations)));
     }
     let token: crash::Token = options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
     let crash_options = crash::Options { candidate, ..crash::Options::default() };

@@ -14,6 +14,9 @@ use super::path::{READ, SEARCH, check_name, check_path};
 use super::state::{Handle, State, Who, timestamp};
 use super::{Machine, NodeId};
 
+/// Symbolic links that one open follows.
+const MOST_LINKS: usize = 40;
+
 /// A process. Clones are the same process: they share descriptors and path locks.
 #[derive(Clone)]
 pub struct Process {
@@ -44,6 +47,41 @@ impl Process {
     /// The process id.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Cuts or grows an open file (`ftruncate`). No store that keeps its promises needs it.
+    ///
+    /// # Errors
+    /// `EBADF` where the file is not open for writing; `EIO`, `EROFS`, `EFBIG`, `ENOSPC`.
+    pub fn truncate(&self, file: &SimFile, size: u64) -> Result<(), Errno> {
+        self.call_on(&file.0, |state, who, node| {
+            let (_, writable) = state.descriptor(self.instance, file.0.handle)?.target();
+            if writable { state.truncate(who, node, size) } else { Err(Errno::EBADF) }
+        })
+    }
+
+    /// Opens as a program does that thinks of nothing: a symbolic link is followed (`openat` without `O_NOFOLLOW` and
+    /// `O_NONBLOCK`).
+    ///
+    /// # Errors
+    /// [`WOULD_HANG`](super::WOULD_HANG) for a FIFO, which nobody writes to; else as `open`.
+    pub fn open_plainly(&self, dir: &SimDir, name: &OsStr, access: Access) -> Result<SimFile, Errno> {
+        self.call_on(&dir.0, |state, who, dir| {
+            check_name(name)?;
+            check_path(name)?;
+            state.room_for_descriptor(self.instance)?;
+            let mut name = name.to_owned();
+            for _ in 0..MOST_LINKS {
+                match &state.node(state.find(who, dir, &name)?).body {
+                    Body::Fifo => return Err(super::WOULD_HANG),
+                    // The links that the harness makes lead to names in the same directory.
+                    Body::Symlink(target) => target.as_ref().clone_into(&mut name),
+                    _ => break,
+                }
+            }
+            let node = state.openable(who, dir, &name, access)?;
+            Ok(SimFile(self.opened(state, node, access == Access::ReadWrite)))
+        })
     }
 
     fn call<T>(&self, call: impl FnOnce(&mut State, Who) -> Result<T, Errno>) -> Result<T, Errno> {

@@ -8,7 +8,7 @@ use super::observe::{
 };
 use super::{Action, Case, NEIGHBOURS, SESSION, Submission};
 use crate::call::{Call, EntryView, Refusal, Reply};
-use crate::fault::{Actor, Role};
+use crate::fault::{Actor, Op, Role};
 use crate::inject::Event;
 use crate::outsider::{self, STRANGERS_FILE, STRANGERS_SESSION, Seen};
 use crate::promise::{Promise, Violation};
@@ -203,6 +203,27 @@ impl Case<'_> {
                     refusal.message
                 ),
             );
+        }
+    }
+
+    /// A store that poisons itself says `SESSION_ROLLBACK_FAILED`; and it says so only where names were touched or a
+    /// marker was there: whatever failed before that leaves the old generation and a store that works.
+    pub(super) fn check_doubt(&mut self, moment: &Moment<'_>) {
+        let Reply::Refused(refusal) = moment.reply else { return };
+        if moment.was_poisoned || actor_ever(&self.plan).is_some() {
+            return;
+        }
+        let in_doubt = refusal.code == "SESSION_ROLLBACK_FAILED";
+        let touched = moment.events.iter().any(|event| matches!(event.op, Op::Link | Op::Rename));
+        let is_right =
+            if in_doubt { touched || marker_in(moment.before).is_some() } else { !refusal.poisoned };
+        if !is_right {
+            let text = format!(
+                "{} leaves the store unusable where nothing is in doubt: {}",
+                moment.name(),
+                refusal.message
+            );
+            self.violated(Promise::RetrySucceeds, text);
         }
     }
 

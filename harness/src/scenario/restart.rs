@@ -64,6 +64,9 @@ impl Case<'_> {
         let injector = Injector::watching();
         let ops = self.world.process(&injector);
         let reply = self.candidate.start(ops).call(&self.load("cold"));
+        if let Some(event) = injector.trace().iter().find(|event| event.op.mutates()) {
+            self.violated(Promise::LoadReadsOnly, format!("a cold load made {event}"));
+        }
         self.replies.push(("cold load".to_owned(), reply.clone()));
         reply
     }

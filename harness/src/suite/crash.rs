@@ -226,6 +226,30 @@ pub fn run(
     Ok(results)
 }
 
+/// The first state in which `is_meant` finds what was broken; the workloads after it are not run.
+///
+/// # Errors
+/// Where the harness could not do its work.
+pub fn first(options: &Options, is_meant: impl Fn(&Broken) -> bool) -> Result<Option<Broken>, HarnessError> {
+    let mut search = Search::new(*options);
+    for token in cases(options)? {
+        let broken = search.run(&token)?.broken;
+        if let Some(found) = broken.into_iter().find(&is_meant) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// What is broken in a workload although nothing goes wrong and nothing is cut.
+///
+/// # Errors
+/// Where the harness could not do its work.
+pub fn undisturbed(workload: &Workload, options: &Options) -> Result<Vec<Violation>, HarnessError> {
+    let options = Options { profile: Profile::Process, off: None, ..*options };
+    Ok(record(workload, &Plan::default(), &options)?.violations)
+}
+
 /// Every workload that `options` cover, the shorter ones first.
 ///
 /// # Errors

@@ -332,7 +332,7 @@ pub fn single_faults(candidate: &dyn Candidate, scenario: usize) -> Result<Vec<C
 }
 
 /// Pairs: a second fault at every call that the handling of the first one makes.
-fn second_faults(first: &Finished) -> Vec<Case> {
+pub fn second_faults(first: &Finished) -> Vec<Case> {
     let case = &first.case;
     if !PAIRED.contains(&case.scenario().name) || !case.plan.0.iter().all(is_paired) {
         return Vec::new();
@@ -507,6 +507,7 @@ fn errors_of(op: Op, target: Target) -> &'static [Errno] {
         Op::Fsync => &[E::EIO, E::ENOSPC, E::EDQUOT, E::EROFS, E::EINTR, E::EINVAL],
         Op::Read => &[E::EIO, E::EINTR],
         Op::Write => &[E::EIO, E::ENOSPC, E::EDQUOT, E::EFBIG, E::EINTR, E::EROFS],
+        Op::Truncate => &[E::EIO, E::ENOSPC, E::EROFS],
         Op::Chmod => &[E::EIO, E::EROFS, E::EPERM],
         Op::Close => &[E::EIO, E::ENOSPC, E::EDQUOT, E::EINTR],
         Op::Lock => &[E::EIO, E::EINTR, E::ENOLCK, E::ENOTSUP, E::EBADF],
@@ -520,7 +521,7 @@ fn errors_after(op: Op) -> &'static [Errno] {
     match op {
         Op::Create | Op::Link => &[E::EIO, E::EINTR, E::EEXIST],
         Op::Rename | Op::Unlink => &[E::EIO, E::EINTR, E::ENOENT],
-        Op::OpenDir | Op::Open | Op::Write | Op::Lock => &[E::EIO, E::EINTR],
+        Op::OpenDir | Op::Open | Op::Write | Op::Truncate | Op::Lock => &[E::EIO, E::EINTR],
         Op::Fsync | Op::Chmod | Op::Close => &[E::EIO],
         _ => &[],
     }

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::judge::expected;
 use super::{History, Options, SESSION, Submission, TIME};
-use crate::call::{Call, EntryView, Reply};
+use crate::call::{Call, EntryView, Refusal, Reply};
 use crate::crash::{self, Assumption, Contents};
 use crate::disk::{Disk, NodeId, Unsettled};
 use crate::fault::{Op, Plan, Role};
@@ -310,8 +310,10 @@ impl Runner {
         let before = self.injector.calls();
         let reply = self.call(subject, call);
         self.history.unanswered = None;
+        let events = self.injector.trace().split_off(before);
         let acknowledged = match reply {
             Reply::Ok(answer) => {
+                self.check_acknowledged(&submission, answer.entry.as_ref());
                 // What was in doubt is settled by the next generation that is durable.
                 self.history.suspended |= lock(&self.camera).history.suspended;
                 if !self.history.suspended {
@@ -322,12 +324,7 @@ impl Runner {
             }
             Reply::Refused(refusal) => {
                 self.failures += 1;
-                // A store whose generation another process has replaced since must refuse; nothing else may stop it.
-                if self.injector.fired().is_empty() && refusal.code != "SESSION_FILE_CHANGED" {
-                    let text = format!("nothing goes wrong, and an append is refused: {}", refusal.message);
-                    self.violated(Promise::RetrySucceeds, text);
-                }
-                let events = self.injector.trace().split_off(before);
+                self.check_refusal(&refusal, &events);
                 if refusal.code == "SESSION_ROLLBACK_FAILED" || leaves_doubt(&events) {
                     self.history.doubtful.push(submission);
                 }
@@ -343,11 +340,49 @@ impl Runner {
         acknowledged
     }
 
+    /// What is acknowledged is what was submitted.
+    fn check_acknowledged(&mut self, submission: &Submission, entry: Option<&EntryView>) {
+        let is_it = |entry: &EntryView| {
+            entry.parent_id == submission.parent_id && entry.message == submission.message
+        };
+        if !entry.is_some_and(is_it) {
+            let text = format!("{submission:?} was submitted and {entry:?} acknowledged");
+            self.violated(Promise::NothingInvented, text);
+        }
+    }
+
+    /// A store whose generation another process has replaced since must refuse; nothing else may stop an append in
+    /// which nothing goes wrong, unless an earlier failure left a store or a marker in doubt, or no store at all.
+    fn check_refusal(&mut self, refusal: &Refusal, events: &[Event]) {
+        let strikes = events.iter().any(|event| event.fault.is_some());
+        let is_planned = !self.injector.fired().is_empty();
+        let is_right = match refusal.code.as_str() {
+            "SESSION_FILE_CHANGED" => true,
+            "SESSION_ROLLBACK_FAILED" | "SUBJECT_USAGE" => is_planned,
+            _ => strikes,
+        };
+        if !is_right {
+            let text = format!("nothing goes wrong, and an append is refused: {}", refusal.message);
+            self.violated(Promise::RetrySucceeds, text);
+        }
+    }
+
     fn open(&mut self, subject: &mut dyn Subject, store: &str) {
-        let reply = self.call(subject, &self.load(store));
+        let reply = self.load_reading_only(subject, store);
         if let Reply::Ok(answer) = reply {
             self.adopt(&answer.entries.unwrap_or_default(), "a load while the machine is up");
         }
+    }
+
+    /// Loads; a load changes nothing on disk.
+    fn load_reading_only(&mut self, subject: &mut dyn Subject, store: &str) -> Reply {
+        let before = self.injector.calls();
+        let reply = self.call(subject, &self.load(store));
+        let events = self.injector.trace().split_off(before);
+        if let Some(event) = events.iter().find(|event| event.op.mutates()) {
+            self.violated(Promise::LoadReadsOnly, format!("a load made {event}"));
+        }
+        reply
     }
 
     /// A fresh tree, also over the store of before where a load failed; the leaf is what it answers.
@@ -360,7 +395,7 @@ impl Runner {
 
     /// The leaf that the other process sees.
     fn open_beside(&mut self, subject: &mut dyn Subject) -> Option<String> {
-        let Reply::Ok(answer) = self.call(subject, &self.load("two")) else { return None };
+        let Reply::Ok(answer) = self.load_reading_only(subject, "two") else { return None };
         let shown = answer.entries.unwrap_or_default();
         self.adopt(&shown, "a load by another process");
         shown.last().map(|entry| entry.id.clone())
