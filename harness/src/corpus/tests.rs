@@ -431,7 +431,7 @@ fn what_is_no_case_is_refused_with_a_reason() {
         (step(r#"{"call":{"call":"fly"},"answers":{"ok":{}}}"#), "no call is named `fly`"),
         (
             step(r#"{"call":{"call":"append","store":"s","message":{}},"answers":{"ok":{}}}"#),
-            "`parentId` is missing",
+            "`append` without `parentId`",
         ),
         (step(r#"{"call":{"call":"inspect","path":"../a"},"answers":{"ok":{}}}"#), "no name within"),
         (
