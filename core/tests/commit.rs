@@ -63,6 +63,16 @@ impl Struck {
         (fixture, error)
     }
 
+    /// As [`Struck::ends_poisoned`], with a stranger's file at the path and the old generation at the marker's name.
+    #[track_caller]
+    fn ends_poisoned_beside_a_stranger(self) {
+        let before = self.before.clone();
+        let (fixture, _) = self.ends_poisoned();
+        assert_eq!(fixture.bytes(), b"stranger");
+        assert_eq!(fs::read(fixture.marker()).unwrap(), before);
+        assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
+    }
+
     /// Acknowledged, on disk, and nothing left beside it.
     #[track_caller]
     fn succeeds(self) -> Fixture {
@@ -901,11 +911,7 @@ fn a_copy_that_lost_its_name_is_made_again_for_the_marker() {
         });
         f.ops.plan(at(Op::Rename, Role::Restore, take));
     });
-    let before = struck.before.clone();
-    let (fixture, _) = struck.ends_poisoned();
-    assert_eq!(fixture.bytes(), b"stranger");
-    assert_eq!(fs::read(fixture.marker()).unwrap(), before);
-    assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
+    struck.ends_poisoned_beside_a_stranger();
 }
 
 // Requirement: C20
@@ -957,11 +963,7 @@ fn a_stranger_at_the_path_is_left_alone_and_the_lost_marker_is_made_anew() {
             }),
         ));
     });
-    let before = struck.before.clone();
-    let (fixture, _) = struck.ends_poisoned();
-    assert_eq!(fixture.bytes(), b"stranger");
-    assert_eq!(fs::read(fixture.marker()).unwrap(), before);
-    assert_eq!(fixture.names().len(), 2, "{:?}", fixture.names());
+    struck.ends_poisoned_beside_a_stranger();
 }
 
 // Requirement: C20
