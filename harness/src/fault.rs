@@ -217,6 +217,29 @@ words! {
     Chmod = "chmod",
 }
 
+impl Actor {
+    /// Whether the path does not name the store's generation afterwards, or not with the size that it had: what a store
+    /// must see (S4). A rewrite of equal size is a choice.
+    pub const fn takes_the_generation(self) -> bool {
+        match self {
+            Actor::ReplaceFile
+            | Actor::ReplaceRoot
+            | Actor::SwapSymlink
+            | Actor::SwapFifo
+            | Actor::SwapDirectory
+            | Actor::Truncate
+            | Actor::Grow
+            | Actor::Remove => true,
+            Actor::PlantMarker
+            | Actor::PlantTemporary
+            | Actor::RemoveMarker
+            | Actor::RemoveTemporary
+            | Actor::Rewrite
+            | Actor::Chmod => false,
+        }
+    }
+}
+
 /// How often a fault strikes, from its site on, at system calls of the same kind and target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Span {

@@ -3,8 +3,8 @@
 use session_tree::file_ops::FileKind;
 
 use super::observe::{
-    actor_ever, cleanup_failed, difference, holds_all, is_indispensable, is_of_session, marker_in, number,
-    planted_at_all, session_bytes, stray_is_excused, uses_the_name,
+    actor_ever, cleanup_failed, could_be_seen, difference, holds_all, is_indispensable, is_of_session,
+    marker_in, number, planted_at_all, session_bytes, stray_is_excused, uses_the_name,
 };
 use super::{Action, Case, NEIGHBOURS, SESSION, Submission};
 use crate::call::{Call, EntryView, Refusal, Reply};
@@ -351,9 +351,11 @@ impl Case<'_> {
         let in_this_call =
             usize::from(self.scenario.action == Action::Append && matches!(moment.reply, Reply::Ok(_)));
         let before = &acknowledged[..acknowledged.len().saturating_sub(in_this_call)];
-        let replaced_before = !holds_all(moment.before, before);
-        if replaced_before
-            && moment.nth > 1
+        let replaced_before = moment.nth > 1 && !holds_all(moment.before, before);
+        let replaced_within = moment.actor.is_some_and(|(actor, struck)| {
+            actor.takes_the_generation() && could_be_seen(moment.events, actor, struck)
+        });
+        if (replaced_before || replaced_within)
             && matches!(moment.reply, Reply::Ok(_))
             && self.replaced_matters()
         {

@@ -132,6 +132,20 @@ pub(super) fn uses_the_name(event: &Event, actor: Actor) -> bool {
     uses && matches!(event.op, Op::Rename | Op::Unlink | Op::Link)
 }
 
+/// Whether the store can know what the actor did: it looks at the name afterwards, while the old generation is still to
+/// be replaced, or it had not looked yet. Only between its last look and the call that uses the name can it not.
+pub(super) fn could_be_seen(events: &[Event], actor: Actor, struck: &Event) -> bool {
+    let Some(at) = events.iter().position(|event| std::ptr::eq(event, struck)) else { return false };
+    let name = if actor == Actor::ReplaceRoot { Role::Root } else { Role::Session };
+    let looks = |event: &Event| event.op == Op::Stat && event.target.from == name;
+    let (earlier, later) = events.split_at(at);
+    if earlier.iter().any(|event| uses_the_name(event, actor)) {
+        return false;
+    }
+    let in_time = later.iter().position(|event| uses_the_name(event, actor)).unwrap_or(later.len());
+    later[..in_time].iter().any(looks) || !earlier.iter().any(looks)
+}
+
 /// A failure after which the new generation is not proved to be durable and whole.
 pub(super) fn is_indispensable(event: &Event) -> bool {
     let failed = matches!(event.outcome, Outcome::Failed(errno) if errno != Errno::EINTR);

@@ -28,7 +28,7 @@ pub(super) fn commit(place: &Place, old: &Generation, bytes: &[u8]) -> Result<Ge
     place.refuse_strays(Stage::C1)?;
     let name = place.temporary_name();
     // Whoever takes a stranger's file for its own at least does not take its mode.
-    let mode = if place.has(Defect::ComparedOnce) { old.stat.mode } else { present.mode };
+    let mode = if is_same(&known, &old.stat) { present.mode } else { old.stat.mode };
     let temporary = Temporary::write(place, name, bytes, mode, (Stage::C2, Stage::C3, Stage::C4))?;
     let old = Old { stat: present, file: &old.file };
     match install(place, &old, &temporary) {

@@ -49,6 +49,7 @@ defects! {
     DoubtsEverything, "Every failure is answered as one that is in doubt.";
     StaleViewWrites, "Whatever the path names is replaced.";
     ComparedOnce, "Only the first commit compares the path with what was loaded.";
+    ComparedLater, "The first commit takes whatever the path names for what was loaded.";
     FailedCreateStays, "A create that fails leaves the session.";
     CreateReplaces, "A create renames over whatever is there.";
     AppendsUnsynced, "A line is appended to the file, without an fsync.";

@@ -135,24 +135,18 @@ impl Place {
 
     /// What the store takes for its generation at the beginning of a commit.
     pub(super) fn adopted(&self, known: &FileStat) -> Result<FileStat, Fail> {
-        if self.has(Defect::ComparedOnce) && self.has_compared.replace(true) {
-            return self
-                .ops
-                .stat_at(&self.dir, &self.name)
-                .map_err(|e| lost("look at the file", e, Stage::C1));
-        }
-        Ok(*known)
+        let adopted = self.adopted_now(known)?;
+        self.has_compared.set(true);
+        Ok(adopted)
     }
 
     /// As [`Place::adopted`], where nothing has been begun yet.
     pub(super) fn adopted_now(&self, known: &FileStat) -> Result<FileStat, Fail> {
-        if self.has(Defect::ComparedOnce) && self.has_compared.get() {
-            return self
-                .ops
-                .stat_at(&self.dir, &self.name)
-                .map_err(|e| lost("look at the file", e, Stage::C1));
+        let believing = if self.has_compared.get() { Defect::ComparedOnce } else { Defect::ComparedLater };
+        if !self.has(believing) {
+            return Ok(*known);
         }
-        Ok(*known)
+        self.ops.stat_at(&self.dir, &self.name).map_err(|e| lost("look at the file", e, Stage::C1))
     }
 
     pub(super) fn leak(&self, file: WorldFile) {

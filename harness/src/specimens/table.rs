@@ -319,6 +319,13 @@ pub static ALL: &[Specimen] = &[
         "only the first commit compares the path with what was loaded",
     ),
     broken(
+        "compared-later",
+        Kind::Process,
+        D::ComparedLater,
+        Shown::Faults(P::NoSilentContinuation),
+        "the first commit takes whatever the path names for what was loaded",
+    ),
+    broken(
         "failed-create-stays",
         Kind::File,
         D::FailedCreateStays,
