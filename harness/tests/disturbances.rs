@@ -125,6 +125,20 @@ fn a_store_says_that_its_directory_cannot_be_synced() {
     assert_eq!(store.directory_sync(), Support::Unsupported);
 }
 
+// Requirement: S4
+#[test]
+fn a_look_without_a_birth_time_shows_the_same_file() {
+    let mut world = World::new(Backend::Simulated, "session.jsonl").unwrap();
+    let Outsider::Simulated(disk) = world.outsider().clone() else { panic!() };
+    let store =
+        Store::create_with(world.process(&Injector::watching()), world.session(), Options::new()).unwrap();
+    for birth_times in [false, true] {
+        disk.update_options(|options| options.birth_times = birth_times);
+        store.append(None, Message::user("m", "x")).unwrap();
+    }
+    assert_eq!(store.entries().len(), 2);
+}
+
 // Requirement: S2
 #[test]
 fn a_marker_that_appears_while_the_file_is_read_is_seen_before_the_session_is_shown() {

@@ -34,6 +34,8 @@ enum Content {
     Newer,
     /// The same as the older one with another one more.
     Other,
+    /// The newer one with another message in its last entry.
+    Twin,
     /// A directory.
     Directory,
     /// A second name of what stands at the session's name; of the marker only.
@@ -41,7 +43,7 @@ enum Content {
 }
 
 impl Content {
-    const ALL: [Content; 9] = [
+    const ALL: [Content; 10] = [
         Content::Absent,
         Content::Empty,
         Content::TornHeader,
@@ -49,6 +51,7 @@ impl Content {
         Content::Older,
         Content::Newer,
         Content::Other,
+        Content::Twin,
         Content::Directory,
         Content::Same,
     ];
@@ -62,6 +65,7 @@ impl Content {
             Content::Older => "older",
             Content::Newer => "newer",
             Content::Other => "other",
+            Content::Twin => "twin",
             Content::Directory => "directory",
             Content::Same => "same",
         }
@@ -70,26 +74,27 @@ impl Content {
     fn bytes(self) -> Option<Vec<u8>> {
         const HEADER: &str =
             "{\"type\":\"session\",\"version\":1,\"id\":\"session-1\",\"createdAt\":\"t\"}\n";
-        let entry = |id: &str, parent: &str| {
+        let entry = |id: &str, parent: &str, text: &str| {
             format!(
                 "{{\"type\":\"entry\",\"version\":1,\"id\":\"{id}\",\"parentId\":{parent},\"timestamp\":\"t\",\
-                 \"message\":{{\"id\":\"m-{id}\",\"role\":\"user\",\"content\":\"what next?\"}}}}\n"
+                 \"message\":{{\"id\":\"m-{id}\",\"role\":\"user\",\"content\":\"{text}\"}}}}\n"
             )
         };
-        let older = format!("{HEADER}{}", entry("e1", "null"));
+        let older = format!("{HEADER}{}", entry("e1", "null", "what next?"));
         Some(match self {
             Content::Empty => Vec::new(),
             Content::TornHeader => HEADER.as_bytes()[..20].to_vec(),
             Content::Damaged => format!("{HEADER}not JSON\n").into_bytes(),
             Content::Older => older.into_bytes(),
-            Content::Newer => format!("{older}{}", entry("e2", "\"e1\"")).into_bytes(),
-            Content::Other => format!("{older}{}", entry("e3", "\"e1\"")).into_bytes(),
+            Content::Newer => format!("{older}{}", entry("e2", "\"e1\"", "what next?")).into_bytes(),
+            Content::Other => format!("{older}{}", entry("e3", "\"e1\"", "what next?")).into_bytes(),
+            Content::Twin => format!("{older}{}", entry("e2", "\"e1\"", "what else?")).into_bytes(),
             Content::Absent | Content::Directory | Content::Same => return None,
         })
     }
 
     fn is_good(self) -> bool {
-        matches!(self, Content::Older | Content::Newer | Content::Other)
+        matches!(self, Content::Older | Content::Newer | Content::Other | Content::Twin)
     }
 
     /// Whether a session of `self` holds every entry of `other`, both good.

@@ -36,6 +36,8 @@ pub(crate) enum Put {
     TwoTorn,
     /// The entries e-1, f-2.
     Fork,
+    /// The entries e-1, e-2 with another message in the last one.
+    Twin,
     /// Another session.
     Other,
     /// A line in the middle that is no JSON.
@@ -62,6 +64,7 @@ impl Put {
             Put::Three => [header("s-1"), one, two, three].concat().into_bytes(),
             Put::TwoTorn => [&header("s-1"), &one, &two, &three[..25]].concat().into_bytes(),
             Put::Fork => [header("s-1"), one, entry("f-2", Some("e-1"))].concat().into_bytes(),
+            Put::Twin => [header("s-1"), one, two.replace("what is in", "what was in")].concat().into_bytes(),
             Put::Other => [header("s-2"), one].concat().into_bytes(),
             Put::BadMiddle => [header("s-1"), one, "not-json\n".to_owned(), two].concat().into_bytes(),
             Put::InvalidUtf8 => [header("s-1").as_bytes(), one.as_bytes(), b"{\"a\":\"\xff\"}\n"].concat(),

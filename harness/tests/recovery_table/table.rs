@@ -9,7 +9,7 @@ use super::ground::{
     others,
 };
 
-const CURRENT: [Put; 15] = [
+const CURRENT: [Put; 16] = [
     Put::Absent,
     Put::Empty,
     Put::TornHeader,
@@ -18,6 +18,7 @@ const CURRENT: [Put; 15] = [
     Put::Three,
     Put::TwoTorn,
     Put::Fork,
+    Put::Twin,
     Put::Other,
     Put::BadMiddle,
     Put::InvalidUtf8,
@@ -30,23 +31,24 @@ const CURRENT: [Put; 15] = [
 /// States by what the marker's name holds, in the order of [`CURRENT`], then a second name of the session's inode.
 /// One row for each of [`CURRENT`] at the session's name.
 #[rustfmt::skip]
-const STATES: [[&str; 16]; 15] = [
-    // absent empty torn header two three two-torn fork other bad-middle utf8 too-large directory symlink fifo same
-    [AB, BL, BL, PL, PL, PL, PL, PL, PL, BL, BL, BL, FO, FO, FO, NO], // absent
-    [IC, BB, BB, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // empty
-    [IC, BB, BB, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // torn header
-    [CL, MU, MU, AR, PO, PO, PO, PO, DI, MU, MU, MU, FO, FO, FO, BR], // header only
-    [CL, MU, MU, AR, AR, PO, AR, DI, DI, MU, MU, MU, FO, FO, FO, BR], // two
-    [CL, MU, MU, AR, AR, AR, AR, DI, DI, MU, MU, MU, FO, FO, FO, BR], // three
-    [CL, MU, MU, AR, AR, PO, AR, DI, DI, MU, MU, MU, FO, FO, FO, BR], // two, torn tail
-    [CL, MU, MU, AR, DI, DI, DI, AR, DI, MU, MU, MU, FO, FO, FO, BR], // fork
-    [CL, MU, MU, DI, DI, DI, DI, DI, AR, MU, MU, MU, FO, FO, FO, BR], // other session
-    [DA, BB, BB, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // bad line in the middle
-    [DA, BB, BB, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // invalid UTF-8
-    [DA, BB, BB, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // too large
-    [FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, NO], // directory
-    [FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, NO], // symbolic link
-    [FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, NO], // FIFO
+const STATES: [[&str; 17]; 16] = [
+    // absent empty torn header two three two-torn fork twin other bad-middle utf8 too-large directory symlink fifo same
+    [AB, BL, BL, PL, PL, PL, PL, PL, PL, PL, BL, BL, BL, FO, FO, FO, NO], // absent
+    [IC, BB, BB, PD, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // empty
+    [IC, BB, BB, PD, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // torn header
+    [CL, MU, MU, AR, PO, PO, PO, PO, PO, DI, MU, MU, MU, FO, FO, FO, BR], // header only
+    [CL, MU, MU, AR, AR, PO, AR, DI, DI, DI, MU, MU, MU, FO, FO, FO, BR], // two
+    [CL, MU, MU, AR, AR, AR, AR, DI, DI, DI, MU, MU, MU, FO, FO, FO, BR], // three
+    [CL, MU, MU, AR, AR, PO, AR, DI, DI, DI, MU, MU, MU, FO, FO, FO, BR], // two, torn tail
+    [CL, MU, MU, AR, DI, DI, DI, AR, DI, DI, MU, MU, MU, FO, FO, FO, BR], // fork
+    [CL, MU, MU, AR, DI, DI, DI, DI, AR, DI, MU, MU, MU, FO, FO, FO, BR], // twin
+    [CL, MU, MU, DI, DI, DI, DI, DI, DI, AR, MU, MU, MU, FO, FO, FO, BR], // other session
+    [DA, BB, BB, PD, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // bad line in the middle
+    [DA, BB, BB, PD, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // invalid UTF-8
+    [DA, BB, BB, PD, PD, PD, PD, PD, PD, PD, BB, BB, BB, FO, FO, FO, BB], // too large
+    [FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, NO], // directory
+    [FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, NO], // symbolic link
+    [FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, FO, NO], // FIFO
 ];
 
 const AB: &str = "absent";
@@ -263,7 +265,7 @@ fn opening_with_recovery_loads_what_can_be_proved_and_refuses_the_rest() {
 fn what_is_set_aside_leaves_what_was_set_aside_before() {
     let ground = Ground::new(Backend::Simulated, Put::Two, Put::Absent);
     let mut asides = Vec::new();
-    for marker in [Put::Fork, Put::Other, Put::BadMiddle, Put::Empty] {
+    for marker in [Put::Fork, Put::Twin, Put::Other, Put::BadMiddle, Put::Empty] {
         let bytes = marker.bytes().expect("a regular file");
         ground.world.outsider().write_file(&ground.world.beside(MARKER), &bytes).expect("a marker");
         recover_with(ground.ops.clone(), ground.path(), Some(Choice::Current)).expect("a recovery");
