@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use crate::call::Reply;
 use crate::corpus::{self, Outcome};
 use crate::scenario::{HarnessError, Run};
 use crate::stage;
@@ -72,35 +71,16 @@ fn tell_trace(out: &mut String, case: &Case, run: &Run) {
         }
         let stage = stages.next().flatten().map_or("", session_tree::Stage::id);
         let mark = if event.fault.is_some() { FAULT_MARK } else { "" };
-        let _ = writeln!(out, "  {stage:<4}{event}{mark}");
+        let _ = writeln!(out, "  {stage:<4}{}{mark}", event.with_facts());
     }
     out.push('\n');
 }
 
 fn tell_replies(out: &mut String, run: &Run) {
     for (call, reply) in &run.replies {
-        let _ = writeln!(out, "{call:<12} {}", told(reply));
+        let _ = writeln!(out, "{call:<12} {reply}");
     }
     out.push('\n');
-}
-
-/// An answer in a few words.
-pub fn told(reply: &Reply) -> String {
-    match reply {
-        Reply::Ok(answer) => match (&answer.entry, &answer.entries) {
-            (Some(entry), _) => format!("acknowledged entry {}", entry.id),
-            (None, Some(entries)) => format!("{} entries", entries.len()),
-            _ => "ok".to_owned(),
-        },
-        Reply::Refused(refusal) => {
-            format!("refused: {}{}", refusal.message, if refusal.poisoned { " (poisoned)" } else { "" })
-        }
-        Reply::Unsupported(why) => format!("unsupported: {why}"),
-        Reply::Panicked(text) => format!("panicked: {text}"),
-        Reply::Timeout => "no answer in time".to_owned(),
-        Reply::Exited(how) => format!("the process ended: {how}"),
-        Reply::Protocol(what) => format!("no answer of the protocol: {what}"),
-    }
 }
 
 /// Runs a case of the corpus on `candidate` and tells what was asked and answered; with how it ended.

@@ -3,7 +3,7 @@
 use session_tree::file_ops::FileKind;
 
 use super::observe::{
-    actor_ever, cleanup_failed, difference, holds_all, is_indispensable, is_of_session, marker_in, number,
+    actor_ever, cleanup_failed, difference, holds_all, is_indispensable, is_of_session, listed, marker_in, number,
     planted_at_all, session_bytes, stray_is_excused, uses_the_name,
 };
 use super::{Action, Case, NEIGHBOURS, SESSION, Submission};
@@ -45,13 +45,12 @@ impl Case<'_> {
                 {
                     self.history.acknowledged.push(entry.clone());
                 }
-                _ => self.violated(
-                    Promise::NothingInvented,
-                    format!(
-                        "the acknowledged entry {entry:?} is not the one submitted, {:?}",
-                        moment.submission
-                    ),
-                ),
+                (entry, submission) => {
+                    let told = entry.map_or("no entry".to_owned(), ToString::to_string);
+                    let wanted = submission.as_ref().map(ToString::to_string).unwrap_or_default();
+                    let text = format!("{told} was acknowledged, which is not what was submitted, {wanted}");
+                    self.violated(Promise::NothingInvented, text);
+                }
             },
             Action::Load => {
                 if let (Reply::Ok(answer), None) = (moment.reply, actor_ever(&self.plan)) {
@@ -122,7 +121,7 @@ impl Case<'_> {
                 self.violated(Promise::TypedRefusal, format!("{} panicked: {text}", moment.name()));
             }
             Reply::Timeout | Reply::Exited(_) | Reply::Protocol(_) => {
-                let text = format!("{} was not answered: {:?}", moment.name(), moment.reply);
+                let text = format!("{} was not answered: {}", moment.name(), moment.reply);
                 self.violated(Promise::TypedRefusal, text);
             }
             Reply::Refused(refusal) if refusal.code.parse::<session_tree::Code>().is_err() => self.violated(
@@ -149,7 +148,12 @@ impl Case<'_> {
                 if !refusal.errno.as_ref().is_some_and(|errno| numbers.contains(errno)) {
                     self.violated(
                         Promise::CauseIsKept,
-                        format!("{} says {:?} where {numbers:?} struck", moment.name(), refusal.errno),
+                        format!(
+                            "{} says {} where {} struck",
+                            moment.name(),
+                            refusal.errno.as_deref().unwrap_or("no error number"),
+                            listed(&numbers)
+                        ),
                     );
                 }
                 self.check_stage(moment, first, refusal);
@@ -176,9 +180,10 @@ impl Case<'_> {
             self.violated(
                 Promise::CauseIsKept,
                 format!(
-                    "{} names stage {:?} where {first} struck in {struck:?}",
+                    "{} names {} where {first} struck in {}",
                     moment.name(),
-                    refusal.stage
+                    refusal.stage.as_ref().map_or("no stage".to_owned(), |stage| format!("stage {stage}")),
+                    listed(&struck)
                 ),
             );
         }
@@ -200,7 +205,7 @@ impl Case<'_> {
                 format!(
                     "with nothing going wrong any more, {} was refused: {}",
                     moment.name(),
-                    refusal.message
+                    refusal
                 ),
             );
         }
@@ -221,7 +226,7 @@ impl Case<'_> {
             let text = format!(
                 "{} leaves the store unusable where nothing is in doubt: {}",
                 moment.name(),
-                refusal.message
+                refusal
             );
             self.violated(Promise::RetrySucceeds, text);
         }
@@ -378,7 +383,7 @@ impl Case<'_> {
         match moment.reply {
             Reply::Refused(refusal) if refusal.code == "SESSION_ROLLBACK_FAILED" && refusal.poisoned => {}
             Reply::Ok(_) => {}
-            other => self.violated(Promise::PoisonHolds, format!("a poisoned store answered {other:?}")),
+            other => self.violated(Promise::PoisonHolds, format!("a poisoned store answered {other}")),
         }
     }
 
