@@ -278,7 +278,8 @@ impl fmt::Display for Refusal {
             write!(f, "{}: ", self.code)?;
         }
         f.write_str(&self.message)?;
-        let unsaid = |fact: &Option<String>| fact.clone().filter(|fact| !self.message.contains(fact.as_str()));
+        let unsaid =
+            |fact: &Option<String>| fact.clone().filter(|fact| !self.message.contains(fact.as_str()));
         let line = self.line.map(|line| format!("line {line}"));
         let facts: Vec<String> = [
             unsaid(&self.errno),
@@ -456,5 +457,22 @@ mod tests {
             serde_json::to_string(&answer).expect("an answer is JSON"),
             r#"{"state":"path-lost","did":[{"action":"marker-becomes-current","name":"a.jsonl"}]}"#
         );
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_code_number_and_stage_once_each() {
+        let refusal = |message: &str| Refusal {
+            errno: Some("EIO".to_owned()),
+            stage: Some("C8".to_owned()),
+            poisoned: true,
+            code: "SESSION_IO".to_owned(),
+            ..Refusal::usage(message)
+        };
+        for (message, told) in [
+            ("disk broke", "refused: SESSION_IO: disk broke (EIO, stage C8, poisoned)"),
+            ("SESSION_IO: EIO at stage C8 rename", "refused: SESSION_IO: EIO at stage C8 rename (poisoned)"),
+        ] {
+            assert_eq!(Reply::Refused(refusal(message)).to_string(), told);
+        }
     }
 }

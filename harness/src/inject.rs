@@ -74,9 +74,17 @@ pub struct Event {
 }
 
 impl Event {
-    /// The call with what it said of the file, for a trace.
-    pub fn with_facts(&self) -> String {
-        format!("{self}{}", self.facts)
+    /// The call as a line of a trace: how it ended in a column of its own, then what it said of the file.
+    pub fn traced(&self) -> String {
+        format!("{:<32} {}{}", self.place(), self.ending(), self.facts)
+    }
+
+    fn place(&self) -> String {
+        format!("{}@{}#{}", self.op, self.target, self.nth)
+    }
+
+    fn ending(&self) -> String {
+        format!("{}{}", self.outcome, if self.failed_after { " after its effect" } else { "" })
     }
 }
 
@@ -410,9 +418,7 @@ impl fmt::Display for Facts {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = format!("{}@{}#{}", self.op, self.target, self.nth);
-        write!(f, "{place:<32} {}", self.outcome)?;
-        if self.failed_after { f.write_str(" after its effect") } else { Ok(()) }
+        write!(f, "{} {}", self.place(), self.ending())
     }
 }
 

@@ -71,7 +71,7 @@ fn tell_trace(out: &mut String, case: &Case, run: &Run) {
         }
         let stage = stages.next().flatten().map_or("", session_tree::Stage::id);
         let mark = if event.fault.is_some() { FAULT_MARK } else { "" };
-        let _ = writeln!(out, "  {stage:<4}{}{mark}", event.with_facts());
+        let _ = writeln!(out, "  {stage:<4}{}{mark}", event.traced());
     }
     out.push('\n');
 }
@@ -115,4 +115,23 @@ pub fn tell_conformance(id: &str, title: &str, requirements: &str, finished: Fin
         End::HarnessError(what) => writeln!(out, "the harness could not run it: {what}"),
     };
     (out, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::REFERENCE;
+
+    #[test]
+    fn a_trace_says_of_a_file_what_the_calls_say_of_it() {
+        let id = "faults/append/C8/rename@temporary>session#1=EIO_before,once";
+        let case = Case::find(REFERENCE, id).expect("a fault-free run").expect("a case");
+        let run = case.run(REFERENCE, Backend::Simulated).expect("a run");
+        let lines = schedule(&case, &run);
+        let has = |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(has(&["stat@session#1 ", "ok, inode ", "5095 bytes, mode 0600"]), "{lines:#?}");
+        assert!(has(&["create@temporary#1 ", "ok, mode 0600"]), "{lines:#?}");
+        assert!(has(&["rename@temporary>session#1 ", "EIO", FAULT_MARK]), "{lines:#?}");
+        assert!(has(&["append#1 ", "refused: SESSION_IO: ", "C8"]), "{lines:#?}");
+    }
 }

@@ -241,6 +241,9 @@ pub struct Evidence {
     pub further: usize,
 }
 
+/// A promise that stands for more requirements than this says little of each.
+const MANY: usize = 4;
+
 /// What a run comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -416,8 +419,8 @@ impl CaseReport {
     }
 
     /// Requirements that were broken, each once: of what the broken promises stand for what the case is about, or all
-    /// of it where it is about none of that; where no promise has a name, all that the case is about. A case cites more:
-    /// what every case of its kind is held to, most of which still holds.
+    /// of it where it is about none of that, unless it is so much that the stage says more; where no promise has a name,
+    /// all that the case is about. A case cites more: what every case of its kind is held to, most of which still holds.
     pub fn broken_requirements(&self) -> BTreeSet<&str> {
         if !self.fails() {
             return BTreeSet::new();
@@ -433,15 +436,20 @@ impl CaseReport {
             let all = promise.requirements().iter().copied();
             let is_cited = |id: &&str| self.requirements.iter().any(|cited| cited == id);
             let cited: Vec<&str> = all.clone().filter(is_cited).collect();
-            broken.extend(if cited.is_empty() { all.collect() } else { cited });
+            broken.extend(match (&self.stage, cited.is_empty()) {
+                (_, false) => cited,
+                (Some(stage), _) if promise.requirements().len() > MANY => vec![stage.as_str()],
+                _ => all.collect(),
+            });
         }
         broken
     }
 
     /// What was seen, without what follows as a rule once something is broken; and that.
     pub fn causes_and_consequences(&self) -> (Vec<&Evidence>, Vec<&Evidence>) {
-        let follows =
-            |evidence: &Evidence| evidence.promise.as_deref().and_then(Promise::find).is_some_and(Promise::is_consequence);
+        let follows = |evidence: &Evidence| {
+            evidence.promise.as_deref().and_then(Promise::find).is_some_and(Promise::is_consequence)
+        };
         let (mut causes, mut consequences) = (Vec::new(), Vec::new());
         for (at, evidence) in self.evidence.iter().enumerate() {
             if at > 0 && follows(evidence) { consequences.push(evidence) } else { causes.push(evidence) }

@@ -235,9 +235,11 @@ impl FileOps for WorldOps {
     }
 
     fn stat_path(&self, path: &Path) -> Result<FileStat, Errno> {
-        self.injector.telling_call(Op::Stat, Target::one(Role::Root), Facts::of_directory, || match &self.below {
-            Below::Simulated(ops) => ops.stat_path(path),
-            Below::Real { ops, .. } => ops.stat_path(path),
+        self.injector.telling_call(Op::Stat, Target::one(Role::Root), Facts::of_directory, || {
+            match &self.below {
+                Below::Simulated(ops) => ops.stat_path(path),
+                Below::Real { ops, .. } => ops.stat_path(path),
+            }
         })
     }
 
@@ -261,18 +263,23 @@ impl FileOps for WorldOps {
 
     fn create_new(&self, dir: &WorldDir, name: &OsStr, mode: u32) -> Result<WorldFile, Errno> {
         let target = self.one(name);
-        self.injector.telling_call(Op::Create, target, |_| Facts::given_mode(mode), || {
-            let below = match (&self.below, &dir.below) {
-                (Below::Simulated(ops), DirBelow::Simulated(dir)) => {
-                    FileBelow::Simulated(ops.create_new(dir, name, mode)?)
-                }
-                (Below::Real { ops, .. }, DirBelow::Real(dir)) => {
-                    FileBelow::Real(ops.create_new(dir, name, mode)?)
-                }
-                _ => return Err(Errno::EBADF),
-            };
-            Ok(self.file(below, target.from))
-        })
+        self.injector.telling_call(
+            Op::Create,
+            target,
+            |_| Facts::given_mode(mode),
+            || {
+                let below = match (&self.below, &dir.below) {
+                    (Below::Simulated(ops), DirBelow::Simulated(dir)) => {
+                        FileBelow::Simulated(ops.create_new(dir, name, mode)?)
+                    }
+                    (Below::Real { ops, .. }, DirBelow::Real(dir)) => {
+                        FileBelow::Real(ops.create_new(dir, name, mode)?)
+                    }
+                    _ => return Err(Errno::EBADF),
+                };
+                Ok(self.file(below, target.from))
+            },
+        )
     }
 
     fn open(&self, dir: &WorldDir, name: &OsStr, access: Access) -> Result<WorldFile, Errno> {
@@ -342,9 +349,12 @@ impl FileOps for WorldOps {
     }
 
     fn set_mode(&self, file: &WorldFile, mode: u32) -> Result<(), Errno> {
-        self.injector.telling_call(Op::Chmod, Target::one(file.role), |()| Facts::given_mode(mode), || {
-            on_file!(self, file, |ops, inner| ops.set_mode(inner, mode))
-        })
+        self.injector.telling_call(
+            Op::Chmod,
+            Target::one(file.role),
+            |()| Facts::given_mode(mode),
+            || on_file!(self, file, |ops, inner| ops.set_mode(inner, mode)),
+        )
     }
 
     fn sync(&self, file: &WorldFile) -> Result<(), Errno> {

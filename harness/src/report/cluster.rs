@@ -72,10 +72,12 @@ pub fn groups(cases: &[CaseReport]) -> Vec<Group<'_>> {
     groups
 }
 
-/// What a reader wants to know first comes first; what is no promise comes last.
-fn rank(what: &str) -> (usize, String) {
-    let place = Promise::ALL.iter().position(|promise| promise.name() == what);
-    (place.unwrap_or(Promise::ALL.len()), what.to_owned())
+/// Lost and invented entries come first; what is no promise comes last.
+fn rank(what: &str) -> (usize, usize, String) {
+    const GRAVEST: [Promise; 3] =
+        [Promise::AcknowledgedSurvive, Promise::NothingInvented, Promise::GoesOnAfterwards];
+    let place = |all: &[Promise]| all.iter().position(|promise| promise.name() == what).unwrap_or(all.len());
+    (place(&GRAVEST), place(Promise::ALL), what.to_owned())
 }
 
 impl Cluster {
@@ -98,8 +100,19 @@ fn disturbed_call(case: &CaseReport) -> Option<&'static str> {
     faults::SCENARIOS.iter().find(|scenario| scenario.name == name).map(|scenario| scenario.action.call())
 }
 
-/// The first line of evidence without its numbers. The number of a call or a stage is no such number: `append#2` and `C8`.
+/// The first line of evidence without its numbers and the names of errors. The number of a call or a stage is no such
+/// number: `append#2` and `C8`.
 fn kind_of(seen: &str) -> String {
+    let text = without_numbers(seen);
+    let words = text.split(' ').map(|word| if is_errno(word) { "E…" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn is_errno(word: &str) -> bool {
+    word.len() > 2 && word.starts_with('E') && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+fn without_numbers(seen: &str) -> String {
     let mut kind = String::new();
     let mut last = [' ', ' '];
     for char in seen.lines().next().unwrap_or_default().chars().take(LONGEST) {
@@ -130,6 +143,7 @@ mod tests {
             ("names stage C10 where C3 struck", "names stage C10 where C3 struck"),
             ("shows entry s-12 below s-1", "shows entry s-… below s-…"),
             ("mode 0644, wider than 0600\nsecond line", "mode …, wider than …"),
+            ("says EIO where EACCES struck", "says E… where E… struck"),
             ("", ""),
         ] {
             assert_eq!(kind_of(seen), kind);

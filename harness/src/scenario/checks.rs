@@ -3,8 +3,8 @@
 use session_tree::file_ops::FileKind;
 
 use super::observe::{
-    actor_ever, cleanup_failed, difference, holds_all, is_indispensable, is_of_session, listed, marker_in, number,
-    planted_at_all, session_bytes, stray_is_excused, uses_the_name,
+    actor_ever, cleanup_failed, difference, holds_all, is_indispensable, is_of_session, listed, marker_in,
+    number, planted_at_all, session_bytes, stray_is_excused, uses_the_name,
 };
 use super::{Action, Case, NEIGHBOURS, SESSION, Submission};
 use crate::call::{Call, EntryView, Refusal, Reply};
@@ -169,13 +169,14 @@ impl Case<'_> {
     /// The stage of an I/O error is one of those in which a fault struck, told from the calls before it.
     pub(super) fn check_stage(&mut self, moment: &Moment<'_>, first: &Event, refusal: &Refusal) {
         let stages = stage::of_clean_trace(self.scenario.action.call(), moment.events);
-        let struck: Vec<&'static str> = moment
+        let mut struck: Vec<&'static str> = moment
             .events
             .iter()
             .zip(stages)
             .filter(|(event, _)| event.fault.is_some())
             .filter_map(|(_, stage)| stage.map(session_tree::Stage::id))
             .collect();
+        struck.dedup();
         if !refusal.stage.as_deref().is_some_and(|stage| struck.contains(&stage)) {
             self.violated(
                 Promise::CauseIsKept,
@@ -202,11 +203,7 @@ impl Case<'_> {
         {
             self.violated(
                 Promise::RetrySucceeds,
-                format!(
-                    "with nothing going wrong any more, {} was refused: {}",
-                    moment.name(),
-                    refusal
-                ),
+                format!("with nothing going wrong any more, {} was refused: {}", moment.name(), refusal),
             );
         }
     }
@@ -223,11 +220,8 @@ impl Case<'_> {
         let is_right =
             if in_doubt { touched || marker_in(moment.before).is_some() } else { !refusal.poisoned };
         if !is_right {
-            let text = format!(
-                "{} leaves the store unusable where nothing is in doubt: {}",
-                moment.name(),
-                refusal
-            );
+            let text =
+                format!("{} leaves the store unusable where nothing is in doubt: {}", moment.name(), refusal);
             self.violated(Promise::RetrySucceeds, text);
         }
     }

@@ -159,7 +159,10 @@ impl Case<'_> {
                 Promise::GoesOnAfterwards,
                 format!(
                     "after the append and a restart: {}",
-                    other.map_or("no load".to_owned(), |entries| difference(&entries, &self.history.acknowledged))
+                    other.map_or("no load".to_owned(), |entries| difference(
+                        &entries,
+                        &self.history.acknowledged
+                    ))
                 ),
             ),
         }

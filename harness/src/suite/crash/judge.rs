@@ -85,12 +85,12 @@ pub(super) fn judge(state: &State, options: &Options) -> Verdict {
         }
         Reply::Refused(refusal) if !state.history.exists || state.history.suspended => {
             if !is_absent(&disk) {
-                let text =
-                    format!("a cut within a create leaves a file that does not load: {refusal}");
+                let text = format!("a cut within a create leaves a file that does not load: {refusal}");
                 verdict.broke(Promise::AcknowledgedSurvive, text);
             }
         }
-        other => verdict.broke(Promise::AcknowledgedSurvive, format!("the restart does not show the session: {other}")),
+        other => verdict
+            .broke(Promise::AcknowledgedSurvive, format!("the restart does not show the session: {other}")),
     }
     verdict
 }

@@ -122,7 +122,7 @@ fn tell_calls(out: &mut String, calls: &[Event]) {
             None => "",
         };
         let mark = if event.fault.is_some() { "  <- fault" } else { "" };
-        let _ = writeln!(out, "  {at:>3}  {:<66} {durable}{mark}", event.with_facts());
+        let _ = writeln!(out, "  {at:>3}  {:<66} {durable}{mark}", event.traced());
     }
 }
 
