@@ -100,10 +100,11 @@ fn disturbed_call(case: &CaseReport) -> Option<&'static str> {
     faults::SCENARIOS.iter().find(|scenario| scenario.name == name).map(|scenario| scenario.action.call())
 }
 
-/// The first line of evidence without its numbers and the names of errors. The number of a call or a stage is no such
+/// The first line of evidence without its numbers, the names of errors, and whatever JSON it holds. The number of a call or a stage is no such
 /// number: `append#2` and `C8`.
 fn kind_of(seen: &str) -> String {
-    let text = without_numbers(seen);
+    let (words, has_json) = seen.split_once('{').map_or((seen, false), |(words, _)| (words, true));
+    let text = without_numbers(words) + if has_json { "{…}" } else { "" };
     let words = text.split(' ').map(|word| if is_errno(word) { "E…" } else { word });
     words.collect::<Vec<_>>().join(" ")
 }
@@ -144,6 +145,7 @@ mod tests {
             ("shows entry s-12 below s-1", "shows entry s-… below s-…"),
             ("mode 0644, wider than 0600\nsecond line", "mode …, wider than …"),
             ("says EIO where EACCES struck", "says E… where E… struck"),
+            ("append: answered {\"id\": 1}", "append: answered {…}"),
             ("", ""),
         ] {
             assert_eq!(kind_of(seen), kind);

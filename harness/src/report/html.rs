@@ -348,7 +348,7 @@ fn known(report: &Report) -> Markup {
                 @for ((status, reason), cases) in groups {
                     details {
                         summary {
-                            (words(status)) ": " (reason) " " span.count { (grouped(cases.len())) " cases" }
+                            (words(status)) ": " (reason) " " span.count { (counted(cases.len(), "case")) }
                         }
                         (ids(&cases))
                     }

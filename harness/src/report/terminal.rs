@@ -273,6 +273,7 @@ pub(super) fn in_words(what: &str) -> &str {
     match what {
         "as-expected" => "a case did not end as it was expected to",
         "in-time" => "there was no answer in time",
+        "conformance" => "an answer is none that the contract allows",
         "no-crash" => "the store panicked or ended",
         what => Promise::find(what).map_or(what, |promise| promise.words()),
     }
