@@ -5,17 +5,23 @@
 #   scripts/breaks.sh            every break
 #   scripts/breaks.sh NAME...    these breaks
 #   scripts/breaks.sh --ci       two of them, others with every commit
+#   scripts/breaks.sh --suite S  those that the suite S catches, by that suite alone
 #   scripts/breaks.sh --list     names, suites, requirements and stories; runs nothing
+#
+# `--suite conformance` shows that every break of the format is caught by the corpus alone: what a file is taken for, what
+# a call answers to it, and which bytes are written; or, where the contract leaves that open, what the unbroken core does.
 #
 # Exit status: 0 every break was caught, 1 some escaped, 2 wrong usage, 3 the script could not do its work: the
 # unbroken copy is not clean, or a patch does not apply or does not build.
 #
 # A patch begins with lines of the form `Key: value`:
-#   Break        the bug, in one line
-#   Requirement  ids, with commas; the case or test that catches must cite one of them
-#   Caught-by    `faults` or `crash`, the suites of the harness, or `tests`, `cargo test`
-#   Test         of `tests`: PACKAGE::TARGET::FILTER, where TARGET is a test target or `lib`
-#   Hangs        `yes` where the broken core does not end: only then does running out of time count as caught
+#   Break           the bug, in one line
+#   Requirement     ids, with commas; the case or test that catches must cite one of them
+#   Caught-by       `conformance`, `faults` or `crash`, the suites of the harness, or `tests`, `cargo test`
+#   Also-caught-by  suites of the harness that catch it too, with commas
+#   Not-by          a suite of the harness that cannot catch it although it is of its kind, a colon and why
+#   Test            of `tests`: PACKAGE::TARGET::FILTER, where TARGET is a test target or `lib`
+#   Hangs           `yes` where the broken core does not end: only then does running out of time count as caught
 set -euo pipefail
 
 readonly CI_COUNT=2
@@ -25,6 +31,8 @@ readonly HANG_SECONDS=${BREAKS_HANG_SECONDS:-30}
 # Kilobytes of address space, so that a break which allocates for ever ends as a failure.
 readonly MEMORY_KB=$((6 * 1024 * 1024))
 
+# The suite that has to catch the breaks, whichever they name first; none for that one.
+by=
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root breaks=$root/scripts/breaks
 
@@ -35,7 +43,7 @@ help() {
 }
 
 usage() {
-    echo "usage: scripts/breaks.sh [--ci] [--list] [NAME...]" >&2
+    echo "usage: scripts/breaks.sh [--ci] [--suite SUITE] [--list] [NAME...]" >&2
     exit 2
 }
 
@@ -45,12 +53,17 @@ fail() {
 }
 
 main() {
-    local mode=all name
+    local mode=all list=no name
     local -a chosen=()
     while (($#)); do
         case $1 in
         --ci) mode=ci ;;
-        --list) mode=list ;;
+        --suite)
+            [[ ${2:-} =~ ^(conformance|faults|crash)$ ]] || usage
+            by=$2
+            shift
+            ;;
+        --list) list=yes ;;
         --help) help ;;
         -*) usage ;;
         *) chosen+=("$1") ;;
@@ -62,8 +75,10 @@ main() {
     done
     if ((${#chosen[@]} == 0)); then
         if [[ $mode == ci ]]; then mapfile -t chosen < <(names_for_ci); else mapfile -t chosen < <(names); fi
+        if [[ -n $by ]]; then mapfile -t chosen < <(of_suite "$by" "${chosen[@]}"); fi
     fi
-    if [[ $mode == list ]]; then list "${chosen[@]}"; else run "${chosen[@]}"; fi
+    ((${#chosen[@]})) || fail "no break is caught by $by"
+    if [[ $list == yes ]]; then list "${chosen[@]}"; else run "${chosen[@]}"; fi
 }
 
 names() {
@@ -91,12 +106,43 @@ field() { # NAME KEY
     sed -n "/^--- /q; s/^$2: *//p" "$breaks/$1.patch" | head -n 1
 }
 
+# Those among the breaks that a suite catches, first of all or too.
+of_suite() { # SUITE NAME...
+    local suite=$1 name
+    shift
+    for name in "$@"; do
+        [[ ,$(all_suites "$name"), == *,"$suite",* ]] && echo "$name"
+    done
+    return 0
+}
+
+# The suites that catch a break, with commas.
+all_suites() { # NAME
+    echo "$(field "$1" Caught-by),$(field "$1" Also-caught-by)" | sed 's/ //g; s/,$//'
+}
+
+# The suite that is to catch a break now.
+suite_of() { # NAME
+    echo "${by:-$(field "$1" Caught-by)}"
+}
+
 list() { # NAME...
     local name
     for name in "$@"; do
-        printf '%-44s %-7s %-24s %s\n' "$name" "$(field "$name" Caught-by)" "$(field "$name" Requirement)" \
+        printf '%-44s %-18s %-24s %s\n' "$name" "$(all_suites "$name")" "$(field "$name" Requirement)" \
             "$(field "$name" Break)"
     done
+    [[ -z $by ]] || list_excused "$by"
+}
+
+# What is of a suite's kind and cannot be caught by it, with the reason.
+list_excused() { # SUITE
+    local name reason
+    while IFS= read -r name; do
+        reason=$(field "$name" Not-by)
+        [[ $reason == "$1:"* ]] && printf '%-44s not by %s\n' "$name" "$reason"
+    done < <(names)
+    return 0
 }
 
 run() { # NAME...
@@ -110,7 +156,7 @@ run() { # NAME...
         local at=$SECONDS
         restore_copy
         apply "$name"
-        build "$(field "$name" Caught-by)" "$(field "$name" Test)" || fail "$name does not build"
+        build "$(suite_of "$name")" "$(field "$name" Test)" || fail "$name does not build"
         if judge "$name"; then
             printf 'caught   %-44s by %s (%s s)\n' "$name" "$catcher" $((SECONDS - at))
             caught=$((caught + 1))
@@ -132,10 +178,10 @@ check_header() { # NAME
     for key in Break Requirement Caught-by; do
         [[ -n $(field "$1" $key) ]] || fail "$1 has no line \`$key:\`"
     done
-    case $(field "$1" Caught-by) in
-    faults | crash) ;;
+    case $(suite_of "$1") in
+    conformance | faults | crash) ;;
     tests) [[ $(field "$1" Test) =~ ^[a-z-]+::[a-z_]+::.+$ ]] || fail "$1 needs a line \`Test: PACKAGE::TARGET::FILTER\`" ;;
-    *) fail "$1 is caught by none of \`faults\`, \`crash\` and \`tests\`" ;;
+    *) fail "$1 is caught by none of \`conformance\`, \`faults\`, \`crash\` and \`tests\`" ;;
     esac
 }
 
@@ -241,8 +287,18 @@ bounded() { # SECONDS COMMAND...
 }
 
 run_suite() { # SECONDS SUITE
+    local -a expectations=()
+    # The contract leaves some points open, and the core has one answer to each: the unbroken one says which.
+    if [[ $2 == conformance ]]; then
+        if [[ -f $work/choices.json ]]; then
+            expectations=(--expect "$work/choices.json")
+        else
+            expectations=(--write-expect "$work/choices.json")
+        fi
+    fi
     rm -f "$work/report.json"
-    bounded "$1" "$cache/target/debug/session-harness" run "$2" --quiet --report "json=$work/report.json"
+    bounded "$1" "$cache/target/debug/session-harness" run "$2" --quiet --report "json=$work/report.json" \
+        "${expectations[@]}"
 }
 
 run_test() { # SECONDS TEST
@@ -258,7 +314,7 @@ control() { # NAME...
     local name suite test status built='' at=$SECONDS
     restore_copy
     for name in "$@"; do
-        suite=$(field "$name" Caught-by)
+        suite=$(suite_of "$name")
         echo "$suite" "$([[ $suite != tests ]] || field "$name" Test)"
     done | sort -u >"$work/suites"
     while read -r suite test; do
@@ -284,7 +340,7 @@ judge() { # NAME
     local package test_target filter cited status suite seconds=$SUITE_SECONDS
     catcher=
     [[ $(field "$1" Hangs) == yes ]] && seconds=$HANG_SECONDS
-    suite=$(field "$1" Caught-by)
+    suite=$(suite_of "$1")
     if [[ $suite == tests ]]; then
         run_test "$seconds" "$(field "$1" Test)"
     else
@@ -309,6 +365,11 @@ requirements() { # NAME
 }
 
 judge_report() { # NAME
+    # Whoever runs the suite learns of it by this.
+    if [[ $suite == conformance && $status != 1 ]]; then
+        catcher="the suite ended with $status"
+        return 1
+    fi
     if [[ ! -s $work/report.json ]]; then
         catcher="the suite gave no report: $(tail -n 1 "$work/output")"
         return 1
@@ -318,7 +379,7 @@ judge_report() { # NAME
         jq -r --slurpfile promises "$work/promises.json" --arg wanted "$(field "$1" Requirement)" '
             ($wanted | gsub(" "; "") | split(",")) as $wanted
             | [.cases[]
-                | select(.status | IN("violation", "crash", "timeout", "harness_error"))
+                | select(.unexpected or (.status | IN("violation", "crash", "timeout", "harness_error")))
                 | (.evidence | map(.promise // empty) | unique) as $broken
                 | (.requirements + [$broken[] | $promises[0][.] // [] | .[]]) as $cited
                 | {id, broken: ($broken | join(",")), cites: ($wanted - ($wanted - $cited))}]

@@ -2,6 +2,7 @@
 //! process and one behind a pipe are judged alike.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::ser::{Error as _, SerializeMap as _, SerializeStruct as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -270,6 +271,56 @@ impl Refusal {
     }
 }
 
+/// The message, with whatever of code, error number, stage, line and state it does not say itself.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.message.contains(&self.code) {
+            write!(f, "{}: ", self.code)?;
+        }
+        f.write_str(&self.message)?;
+        let unsaid =
+            |fact: &Option<String>| fact.clone().filter(|fact| !self.message.contains(fact.as_str()));
+        let line = self.line.map(|line| format!("line {line}"));
+        let facts: Vec<String> = [
+            unsaid(&self.errno),
+            unsaid(&self.stage.as_ref().map(|stage| format!("stage {stage}"))),
+            unsaid(&line),
+            self.poisoned.then(|| "poisoned".to_owned()),
+            self.in_flight.then(|| "a commit is in flight".to_owned()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if facts.is_empty() { Ok(()) } else { write!(f, " ({})", facts.join(", ")) }
+    }
+}
+
+/// The answer in a few words.
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reply::Ok(answer) => match (&answer.entry, &answer.entries) {
+                (Some(entry), _) => write!(f, "acknowledged entry {}", entry.id),
+                (None, Some(entries)) => write!(f, "{} entries", entries.len()),
+                _ => f.write_str("ok"),
+            },
+            Reply::Refused(refusal) => write!(f, "refused: {refusal}"),
+            Reply::Unsupported(why) => write!(f, "unsupported: {why}"),
+            Reply::Panicked(text) => write!(f, "panicked: {text}"),
+            Reply::Timeout => f.write_str("no answer in time"),
+            Reply::Exited(how) => write!(f, "the process ended: {how}"),
+            Reply::Protocol(what) => write!(f, "no answer of the protocol: {what}"),
+        }
+    }
+}
+
+impl fmt::Display for EntryView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = place(self.parent_id.as_deref());
+        write!(f, "entry {} {place}, of {}, with the message {}", self.id, self.timestamp, self.message)
+    }
+}
+
 /// One member, `ok`, `error` or `unsupported`. The other outcomes are not sent: they are what the receiver makes of a
 /// subject that sends nothing, or nonsense.
 impl Serialize for Reply {
@@ -365,6 +416,11 @@ impl From<&Header> for HeaderView {
     }
 }
 
+/// Where an entry with this parent is, in words.
+pub(crate) fn place(parent_id: Option<&str>) -> String {
+    parent_id.map_or_else(|| "as a root".to_owned(), |parent| format!("below {parent}"))
+}
+
 /// A message as the protocol carries it.
 pub fn message_json(message: &Message) -> Box<RawValue> {
     // The canonical form is JSON by construction; a null would be refused by every store as a message.
@@ -401,5 +457,22 @@ mod tests {
             serde_json::to_string(&answer).expect("an answer is JSON"),
             r#"{"state":"path-lost","did":[{"action":"marker-becomes-current","name":"a.jsonl"}]}"#
         );
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_code_number_and_stage_once_each() {
+        let refusal = |message: &str| Refusal {
+            errno: Some("EIO".to_owned()),
+            stage: Some("C8".to_owned()),
+            poisoned: true,
+            code: "SESSION_IO".to_owned(),
+            ..Refusal::usage(message)
+        };
+        for (message, told) in [
+            ("disk broke", "refused: SESSION_IO: disk broke (EIO, stage C8, poisoned)"),
+            ("SESSION_IO: EIO at stage C8 rename", "refused: SESSION_IO: EIO at stage C8 rename (poisoned)"),
+        ] {
+            assert_eq!(Reply::Refused(refusal(message)).to_string(), told);
+        }
     }
 }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use session_tree::Errno;
 
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $what:literal: $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)*) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal: $(#[doc = $meaning:literal] $variant:ident = $text:literal,)*) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+        pub enum $name { $(#[doc = $meaning] $variant,)* }
 
         impl $name {
             /// Every value.
@@ -24,6 +24,11 @@ macro_rules! words {
             /// The word in the text form.
             pub const fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $text),* }
+            }
+
+            /// What it means, in a line.
+            pub const fn meaning(self) -> &'static str {
+                match self { $($name::$variant => $meaning.trim_ascii()),* }
             }
         }
 

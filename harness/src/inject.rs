@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use session_tree::Errno;
+use session_tree::file_ops::FileStat;
 
 use crate::disk::SyncFault;
 use crate::fault::{Actor, During, Fault, Kind, Op, Plan, Span, Target};
@@ -23,6 +24,34 @@ pub enum Outcome {
     Dead,
 }
 
+/// What a system call says of a file, as far as it does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Facts {
+    /// The inode's number.
+    pub inode: Option<u64>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// The permission bits that it has, or is given.
+    pub mode: Option<u32>,
+}
+
+impl Facts {
+    /// Of a look at a directory, of which only the inode matters.
+    pub(crate) fn of_directory(stat: &FileStat) -> Facts {
+        Facts { inode: Some(stat.inode), ..Facts::default() }
+    }
+
+    /// Of a look at a file.
+    pub(crate) fn of_file(stat: &FileStat) -> Facts {
+        Facts { inode: Some(stat.inode), size: Some(stat.size), mode: Some(stat.mode) }
+    }
+
+    /// Of a call that gives a file these permission bits.
+    pub(crate) fn given_mode(mode: u32) -> Facts {
+        Facts { mode: Some(mode), ..Facts::default() }
+    }
+}
+
 /// One system call of the store under test.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Event {
@@ -40,6 +69,23 @@ pub struct Event {
     pub fault: Option<usize>,
     /// Whether it had some effect although it failed.
     pub failed_after: bool,
+    /// What it said of the file, where it succeeded.
+    pub facts: Facts,
+}
+
+impl Event {
+    /// The call as a line of a trace: how it ended in a column of its own, then what it said of the file.
+    pub fn traced(&self) -> String {
+        format!("{:<32} {}{}", self.place(), self.ending(), self.facts)
+    }
+
+    fn place(&self) -> String {
+        format!("{}@{}#{}", self.op, self.target, self.nth)
+    }
+
+    fn ending(&self) -> String {
+        format!("{}{}", self.outcome, if self.failed_after { " after its effect" } else { "" })
+    }
 }
 
 /// Watches and disturbs. Cloning gives another handle on the same watch.
@@ -155,20 +201,33 @@ impl Injector {
         target: Target,
         run: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let mut run = Some(run);
-        self.decide(op, target, |kind| match kind {
-            Some(Kind::Before(errno)) => (Err(errno), Outcome::Failed(errno)),
+        self.telling_call(op, target, |_| Facts::default(), run)
+    }
+
+    /// A call without a count of bytes, of whose result `facts` are told in the trace.
+    pub(crate) fn telling_call<T>(
+        &self,
+        op: Op,
+        target: Target,
+        facts: impl FnOnce(&T) -> Facts,
+        run: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let run = |kind: Option<Kind>| match kind {
+            Some(Kind::Before(errno)) => (Err(errno), Outcome::Failed(errno), Facts::default()),
             Some(Kind::After(errno)) => {
                 // The effect happened; what the call gave is dropped, as a caller that saw an error would never close it.
-                drop(run.take().map(|run| run()));
-                (Err(errno), Outcome::Failed(errno))
+                drop(run());
+                (Err(errno), Outcome::Failed(errno), Facts::default())
             }
-            _ => {
-                let result = run.take().map_or(Err(Errno::EIO), |run| run());
-                let outcome = result.as_ref().map_or_else(|errno| Outcome::Failed(*errno), |_| Outcome::Done);
-                (result, outcome)
-            }
-        })
+            _ => match run() {
+                Ok(given) => {
+                    let facts = facts(&given);
+                    (Ok(given), Outcome::Done, facts)
+                }
+                Err(errno) => (Err(errno), Outcome::Failed(errno), Facts::default()),
+            },
+        };
+        self.decide(op, target, run)
     }
 
     /// A read or write of `offered` bytes; `run` is told how many of them at most.
@@ -189,7 +248,7 @@ impl Injector {
                 Some(Kind::NoProgress) => Ok(0),
                 _ => run(offered),
             };
-            (result, result.map_or_else(Outcome::Failed, Outcome::Bytes))
+            (result, result.map_or_else(Outcome::Failed, Outcome::Bytes), Facts::default())
         })
     }
 
@@ -207,7 +266,7 @@ impl Injector {
                 Some(Kind::SyncLies) => run(Some(SyncFault::SucceedDoingNothing)),
                 _ => run(None),
             };
-            (result, result.map_or_else(Outcome::Failed, |()| Outcome::Done))
+            (result, result.map_or_else(Outcome::Failed, |()| Outcome::Done), Facts::default())
         })
     }
 
@@ -224,7 +283,7 @@ impl Injector {
                 Some(Kind::Held) => Ok(false),
                 _ => run(),
             };
-            (result, result.map_or_else(Outcome::Failed, Outcome::Locked))
+            (result, result.map_or_else(Outcome::Failed, Outcome::Locked), Facts::default())
         })
     }
 
@@ -233,7 +292,7 @@ impl Injector {
         &self,
         op: Op,
         target: Target,
-        run: impl FnOnce(Option<Kind>) -> (Result<T, Errno>, Outcome),
+        run: impl FnOnce(Option<Kind>) -> (Result<T, Errno>, Outcome, Facts),
     ) -> Result<T, Errno> {
         if self.is_blind {
             return run(None).0;
@@ -242,13 +301,13 @@ impl Injector {
             let mut state = self.lock_state();
             let nth = state.count(op, target);
             if state.killed {
-                state.record(op, target, nth, Outcome::Dead, None);
+                state.record(op, target, nth, (Outcome::Dead, Facts::default()), None);
                 return Err(crate::disk::KILLED);
             }
             let fault = state.strike(op, target, nth);
             if let Some((at, Kind::KillBefore)) = fault {
                 state.killed = true;
-                state.record(op, target, nth, Outcome::Dead, Some(at));
+                state.record(op, target, nth, (Outcome::Dead, Facts::default()), Some(at));
                 return Err(crate::disk::KILLED);
             }
             (fault.map(|(at, _)| at), nth, fault.map(|(_, kind)| kind), state.act.clone())
@@ -257,10 +316,10 @@ impl Injector {
         if let Some(Kind::Actor(actor)) = fault {
             act(actor);
         }
-        let (result, outcome) = run(fault);
+        let (result, outcome, facts) = run(fault);
         let watched = {
             let mut state = self.lock_state();
-            state.record(op, target, nth, outcome, at);
+            state.record(op, target, nth, (outcome, facts), at);
             state.killed |= fault == Some(Kind::KillAfter);
             state.after.clone().and_then(|after| Some((after, state.trace.last().cloned()?)))
         };
@@ -310,10 +369,18 @@ impl State {
         Some((at, armed.fault.kind))
     }
 
-    fn record(&mut self, op: Op, target: Target, nth: u32, outcome: Outcome, fault: Option<usize>) {
+    fn record(
+        &mut self,
+        op: Op,
+        target: Target,
+        nth: u32,
+        (outcome, facts): (Outcome, Facts),
+        fault: Option<usize>,
+    ) {
         let kind = fault.map(|at| self.plan[at].fault.kind);
         let failed_after = matches!(kind, Some(Kind::After(_) | Kind::ShortThen(_)));
-        self.trace.push(Event { during: self.during.clone(), op, target, nth, outcome, fault, failed_after });
+        let during = self.during.clone();
+        self.trace.push(Event { during, op, target, nth, outcome, fault, failed_after, facts });
     }
 }
 
@@ -336,11 +403,22 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// Each fact behind a comma.
+impl fmt::Display for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(inode) = self.inode {
+            write!(f, ", inode {inode}")?;
+        }
+        if let Some(size) = self.size {
+            write!(f, ", {size} bytes")?;
+        }
+        self.mode.map_or(Ok(()), |mode| write!(f, ", mode {mode:04o}"))
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = format!("{}@{}#{}", self.op, self.target, self.nth);
-        write!(f, "{place:<32} {}", self.outcome)?;
-        if self.failed_after { f.write_str(" after its effect") } else { Ok(()) }
+        write!(f, "{} {}", self.place(), self.ending())
     }
 }
 

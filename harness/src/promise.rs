@@ -51,6 +51,18 @@ promises! {
     FaultFired = "fault-fired", [], "the planned fault struck, as the backend's own trace says; else the harness itself is at fault";
 }
 
+impl Promise {
+    /// The promise with this name.
+    pub fn find(name: &str) -> Option<Promise> {
+        Promise::ALL.iter().copied().find(|promise| promise.name() == name)
+    }
+
+    /// Whether a case that broke another promise first breaks this one too as a rule, so that it says nothing new.
+    pub const fn is_consequence(self) -> bool {
+        matches!(self, Promise::ModeIsKept | Promise::RetrySucceeds)
+    }
+}
+
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use crate::call::Reply;
 use crate::corpus::{self, Outcome};
 use crate::scenario::{HarnessError, Run};
 use crate::stage;
@@ -72,35 +71,16 @@ fn tell_trace(out: &mut String, case: &Case, run: &Run) {
         }
         let stage = stages.next().flatten().map_or("", session_tree::Stage::id);
         let mark = if event.fault.is_some() { FAULT_MARK } else { "" };
-        let _ = writeln!(out, "  {stage:<4}{event}{mark}");
+        let _ = writeln!(out, "  {stage:<4}{}{mark}", event.traced());
     }
     out.push('\n');
 }
 
 fn tell_replies(out: &mut String, run: &Run) {
     for (call, reply) in &run.replies {
-        let _ = writeln!(out, "{call:<12} {}", told(reply));
+        let _ = writeln!(out, "{call:<12} {reply}");
     }
     out.push('\n');
-}
-
-/// An answer in a few words.
-pub fn told(reply: &Reply) -> String {
-    match reply {
-        Reply::Ok(answer) => match (&answer.entry, &answer.entries) {
-            (Some(entry), _) => format!("acknowledged entry {}", entry.id),
-            (None, Some(entries)) => format!("{} entries", entries.len()),
-            _ => "ok".to_owned(),
-        },
-        Reply::Refused(refusal) => {
-            format!("refused: {}{}", refusal.message, if refusal.poisoned { " (poisoned)" } else { "" })
-        }
-        Reply::Unsupported(why) => format!("unsupported: {why}"),
-        Reply::Panicked(text) => format!("panicked: {text}"),
-        Reply::Timeout => "no answer in time".to_owned(),
-        Reply::Exited(how) => format!("the process ended: {how}"),
-        Reply::Protocol(what) => format!("no answer of the protocol: {what}"),
-    }
 }
 
 /// Runs a case of the corpus on `candidate` and tells what was asked and answered; with how it ended.
@@ -135,4 +115,23 @@ pub fn tell_conformance(id: &str, title: &str, requirements: &str, finished: Fin
         End::HarnessError(what) => writeln!(out, "the harness could not run it: {what}"),
     };
     (out, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::REFERENCE;
+
+    #[test]
+    fn a_trace_says_of_a_file_what_the_calls_say_of_it() {
+        let id = "faults/append/C8/rename@temporary>session#1=EIO_before,once";
+        let case = Case::find(REFERENCE, id).expect("a fault-free run").expect("a case");
+        let run = case.run(REFERENCE, Backend::Simulated).expect("a run");
+        let lines = schedule(&case, &run);
+        let has = |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(has(&["stat@session#1 ", "ok, inode ", "5095 bytes, mode 0600"]), "{lines:#?}");
+        assert!(has(&["create@temporary#1 ", "ok, mode 0600"]), "{lines:#?}");
+        assert!(has(&["rename@temporary>session#1 ", "EIO", FAULT_MARK]), "{lines:#?}");
+        assert!(has(&["append#1 ", "refused: SESSION_IO: ", "C8"]), "{lines:#?}");
+    }
 }

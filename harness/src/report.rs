@@ -1,22 +1,24 @@
 //! What a run showed, as data. Everything that people and programs read of a run is made from a [`Report`] alone, so that
 //! one that was read back, or joined from parts, shows the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::promise::Violation;
+use crate::promise::{Promise, Violation};
 use crate::subject::REFERENCE;
 use crate::suite::Suite;
 use crate::suite::crash::{Refusal, States};
 
+mod cluster;
 pub mod html;
 pub mod junit;
 mod matrix;
 mod merge;
 pub mod terminal;
 
+pub use cluster::{Cluster, Group, groups};
 pub use matrix::{Cell, Row, TABLES, Table};
 pub use merge::{MergeError, merge};
 
@@ -105,6 +107,12 @@ pub struct Summary {
     pub harness_error: usize,
     /// Cases that did not end as they were expected to.
     pub unexpected: usize,
+    /// Failures that look alike, those with the gravest broken promise first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<Cluster>,
+    /// Requirements that broken promises stand for, each with the number of cases that broke one of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub broken: BTreeMap<String, usize>,
     /// What was done and seen along the way.
     #[serde(flatten)]
     pub tally: Tally,
@@ -189,7 +197,7 @@ pub struct CaseReport {
     /// What must happen, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The stage that the first fault struck.
+    /// The stage that the first fault struck; of a failure after a power cut, the stage that was cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     /// What went wrong at that stage.
@@ -233,6 +241,9 @@ pub struct Evidence {
     pub further: usize,
 }
 
+/// A promise that stands for more requirements than this says little of each.
+const MANY: usize = 4;
+
 /// What a run comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -272,11 +283,15 @@ impl Report {
         }
     }
 
-    /// Failures, told apart by what was broken, each with the shortest history first.
-    pub fn failures(&self) -> BTreeMap<&str, Vec<&CaseReport>> {
-        let mut failures: BTreeMap<&str, Vec<&CaseReport>> = BTreeMap::new();
-        for case in self.cases.iter().filter(|case| case.fails()) {
-            failures.entry(case.what_failed()).or_default().push(case);
+    /// Failures by what was broken, the gravest first, and in that by what they look like.
+    pub fn failures(&self) -> Vec<(&str, Vec<Group<'_>>)> {
+        let mut failures: Vec<(&str, Vec<Group<'_>>)> = Vec::new();
+        for group in groups(&self.cases) {
+            let what = group.cases.first().map_or("", |case| case.what_failed());
+            match failures.last_mut() {
+                Some((last, groups)) if *last == what => groups.push(group),
+                _ => failures.push((what, vec![group])),
+            }
         }
         failures
     }
@@ -314,10 +329,20 @@ impl Summary {
             crash: count(Status::Crash),
             harness_error: count(Status::HarnessError),
             unexpected: cases.iter().filter(|case| case.unexpected.is_some()).count(),
+            clusters: groups(cases).into_iter().map(|group| group.cluster).collect(),
+            broken: broken(cases),
             tally,
             duration_ms,
         }
     }
+}
+
+fn broken(cases: &[CaseReport]) -> BTreeMap<String, usize> {
+    let mut broken: BTreeMap<String, usize> = BTreeMap::new();
+    for id in cases.iter().flat_map(CaseReport::broken_requirements) {
+        *broken.entry(id.to_owned()).or_default() += 1;
+    }
+    broken
 }
 
 impl Tally {
@@ -391,6 +416,45 @@ impl CaseReport {
             (_, Some(Evidence { promise: Some(promise), .. })) => promise,
             _ => self.suite.name(),
         }
+    }
+
+    /// Requirements that were broken, each once: of what the broken promises stand for what the case is about, or all
+    /// of it where it is about none of that, unless it is so much that the stage says more; where no promise has a name,
+    /// all that the case is about. A case cites more: what every case of its kind is held to, most of which still holds.
+    pub fn broken_requirements(&self) -> BTreeSet<&str> {
+        if !self.fails() {
+            return BTreeSet::new();
+        }
+        let (causes, _) = self.causes_and_consequences();
+        let promises: Vec<Promise> =
+            causes.iter().filter_map(|evidence| Promise::find(evidence.promise.as_deref()?)).collect();
+        if promises.is_empty() {
+            return self.requirements.iter().map(String::as_str).collect();
+        }
+        let mut broken = BTreeSet::new();
+        for promise in promises {
+            let all = promise.requirements().iter().copied();
+            let is_cited = |id: &&str| self.requirements.iter().any(|cited| cited == id);
+            let cited: Vec<&str> = all.clone().filter(is_cited).collect();
+            broken.extend(match (&self.stage, cited.is_empty()) {
+                (_, false) => cited,
+                (Some(stage), _) if promise.requirements().len() > MANY => vec![stage.as_str()],
+                _ => all.collect(),
+            });
+        }
+        broken
+    }
+
+    /// What was seen, without what follows as a rule once something is broken; and that.
+    pub fn causes_and_consequences(&self) -> (Vec<&Evidence>, Vec<&Evidence>) {
+        let follows = |evidence: &Evidence| {
+            evidence.promise.as_deref().and_then(Promise::find).is_some_and(Promise::is_consequence)
+        };
+        let (mut causes, mut consequences) = (Vec::new(), Vec::new());
+        for (at, evidence) in self.evidence.iter().enumerate() {
+            if at > 0 && follows(evidence) { consequences.push(evidence) } else { causes.push(evidence) }
+        }
+        (causes, consequences)
     }
 
     /// Cases with fewer steps and faults come first: ids join these with `,` and `+`.

@@ -4,7 +4,9 @@
 //! starts a second process that loads, appends and loads again. The oracle's list of acknowledged entries comes from
 //! the store's answers alone.
 
-use crate::call::{Call, EntryView, Reply};
+use std::fmt;
+
+use crate::call::{Call, EntryView, Reply, place};
 use crate::fault::Plan;
 use crate::inject::{Event, Injector};
 use crate::outsider::{NEIGHBOUR, STRANGERS_SESSION, Seen};
@@ -154,6 +156,12 @@ struct History {
 struct Submission {
     parent_id: Option<String>,
     message: String,
+}
+
+impl fmt::Display for Submission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.message, place(self.parent_id.as_deref()))
+    }
 }
 
 impl<'a> Case<'a> {

@@ -11,7 +11,7 @@ use session_tree::{Errno, PathLocks};
 
 use crate::disk::{self, Disk, SimDir, SimFile};
 use crate::fault::{Op, Role, Target};
-use crate::inject::{Injector, Open};
+use crate::inject::{Facts, Injector, Open};
 use crate::outsider::Outsider;
 use crate::role;
 
@@ -235,15 +235,18 @@ impl FileOps for WorldOps {
     }
 
     fn stat_path(&self, path: &Path) -> Result<FileStat, Errno> {
-        self.injector.call(Op::Stat, Target::one(Role::Root), || match &self.below {
-            Below::Simulated(ops) => ops.stat_path(path),
-            Below::Real { ops, .. } => ops.stat_path(path),
+        self.injector.telling_call(Op::Stat, Target::one(Role::Root), Facts::of_directory, || {
+            match &self.below {
+                Below::Simulated(ops) => ops.stat_path(path),
+                Below::Real { ops, .. } => ops.stat_path(path),
+            }
         })
     }
 
     fn stat_dir(&self, dir: &WorldDir) -> Result<FileStat, Errno> {
-        self.injector
-            .call(Op::Fstat, Target::one(Role::Root), || on_dir!(self, dir, |ops, inner| ops.stat_dir(inner)))
+        self.injector.telling_call(Op::Fstat, Target::one(Role::Root), Facts::of_directory, || {
+            on_dir!(self, dir, |ops, inner| ops.stat_dir(inner))
+        })
     }
 
     fn name_limit(&self, dir: &WorldDir) -> Result<u64, Errno> {
@@ -253,24 +256,30 @@ impl FileOps for WorldOps {
     }
 
     fn stat_at(&self, dir: &WorldDir, name: &OsStr) -> Result<FileStat, Errno> {
-        self.injector
-            .call(Op::Stat, self.one(name), || on_dir!(self, dir, |ops, inner| ops.stat_at(inner, name)))
+        self.injector.telling_call(Op::Stat, self.one(name), Facts::of_file, || {
+            on_dir!(self, dir, |ops, inner| ops.stat_at(inner, name))
+        })
     }
 
     fn create_new(&self, dir: &WorldDir, name: &OsStr, mode: u32) -> Result<WorldFile, Errno> {
         let target = self.one(name);
-        self.injector.call(Op::Create, target, || {
-            let below = match (&self.below, &dir.below) {
-                (Below::Simulated(ops), DirBelow::Simulated(dir)) => {
-                    FileBelow::Simulated(ops.create_new(dir, name, mode)?)
-                }
-                (Below::Real { ops, .. }, DirBelow::Real(dir)) => {
-                    FileBelow::Real(ops.create_new(dir, name, mode)?)
-                }
-                _ => return Err(Errno::EBADF),
-            };
-            Ok(self.file(below, target.from))
-        })
+        self.injector.telling_call(
+            Op::Create,
+            target,
+            |_| Facts::given_mode(mode),
+            || {
+                let below = match (&self.below, &dir.below) {
+                    (Below::Simulated(ops), DirBelow::Simulated(dir)) => {
+                        FileBelow::Simulated(ops.create_new(dir, name, mode)?)
+                    }
+                    (Below::Real { ops, .. }, DirBelow::Real(dir)) => {
+                        FileBelow::Real(ops.create_new(dir, name, mode)?)
+                    }
+                    _ => return Err(Errno::EBADF),
+                };
+                Ok(self.file(below, target.from))
+            },
+        )
     }
 
     fn open(&self, dir: &WorldDir, name: &OsStr, access: Access) -> Result<WorldFile, Errno> {
@@ -320,8 +329,9 @@ impl FileOps for WorldOps {
     }
 
     fn stat(&self, file: &WorldFile) -> Result<FileStat, Errno> {
-        self.injector
-            .call(Op::Fstat, Target::one(file.role), || on_file!(self, file, |ops, inner| ops.stat(inner)))
+        self.injector.telling_call(Op::Fstat, Target::one(file.role), Facts::of_file, || {
+            on_file!(self, file, |ops, inner| ops.stat(inner))
+        })
     }
 
     fn read_at(&self, file: &WorldFile, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
@@ -339,9 +349,12 @@ impl FileOps for WorldOps {
     }
 
     fn set_mode(&self, file: &WorldFile, mode: u32) -> Result<(), Errno> {
-        self.injector.call(Op::Chmod, Target::one(file.role), || {
-            on_file!(self, file, |ops, inner| ops.set_mode(inner, mode))
-        })
+        self.injector.telling_call(
+            Op::Chmod,
+            Target::one(file.role),
+            |()| Facts::given_mode(mode),
+            || on_file!(self, file, |ops, inner| ops.set_mode(inner, mode)),
+        )
     }
 
     fn sync(&self, file: &WorldFile) -> Result<(), Errno> {

@@ -4,34 +4,37 @@ use std::collections::HashSet;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use reports::{harness, timeless};
+use reports::{OF_EVERY_SUITE, harness, timeless};
 use serde_json::Value;
 
 mod reports;
 
-/// The report of a run that holds, without durations.
+/// The report of a run that holds.
 fn report(arguments: &[&str]) -> Value {
     let (status, report) = reports::run(arguments);
     assert_eq!(status, Some(0));
-    timeless(report)
+    report
 }
 
-/// The whole default run, made once for the tests that only look at it.
-static WHOLE: LazyLock<Value> = LazyLock::new(|| report(&["--jobs", "2"]));
+/// A run of every suite, made once for the tests that only look at it.
+static WHOLE: LazyLock<Value> = LazyLock::new(|| report(&[OF_EVERY_SUITE, &["--jobs", "2"]].concat()));
+
+fn of_suite(report: &Value, suite: &str) -> Vec<Value> {
+    let cases = report["cases"].as_array().unwrap().iter();
+    cases.filter(|case| case["suite"] == suite).cloned().collect()
+}
 
 #[test]
 fn two_runs_give_the_same_report_whatever_the_number_of_threads() {
-    let one = report(&["crash", "--depth", "2", "--jobs", "1", "--seed", "7"]);
-    assert_eq!(one, report(&["crash", "--depth", "2", "--jobs", "2", "--seed", "7"]));
-    let of_faults = |report: &Value| {
-        let cases = report["cases"].as_array().unwrap().iter();
-        cases.filter(|case| case["suite"] == "faults").cloned().collect::<Vec<_>>()
+    let crash = |depth: &str, jobs: &str| {
+        timeless(report(&["crash", "--depth", depth, "--jobs", jobs, "--filter", "*torn*", "--seed", "7"]))
     };
-    assert_eq!(of_faults(&report(&["faults", "--jobs", "1"])), of_faults(&WHOLE));
-    assert_ne!(
-        one["summary"]["digest"],
-        report(&["crash", "--depth", "1", "--jobs", "1"])["summary"]["digest"]
-    );
+    let one = crash("2", "1");
+    assert_eq!(one, crash("2", "2"));
+    assert_ne!(one["summary"]["digest"], crash("1", "1")["summary"]["digest"]);
+    let faults = timeless(report(&[OF_EVERY_SUITE, &["faults", "--jobs", "1"]].concat()));
+    assert!(of_suite(&faults, "faults").len() > 1_000);
+    assert!(of_suite(&faults, "faults") == of_suite(&timeless(WHOLE.clone()), "faults"), "a case differs");
 }
 
 #[test]
@@ -47,7 +50,10 @@ fn the_report_counts_what_it_lists_and_every_id_is_there_once() {
     let ids: HashSet<&str> = cases.iter().map(|case| case["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), cases.len());
     let fired = report["summary"]["faults_fired"].as_u64().unwrap();
-    assert!(fired as usize > cases.len(), "each case of the faults suite has a fault that struck: {fired}");
+    assert!(
+        fired as usize > of_suite(report, "faults").len(),
+        "each case of the faults suite has a fault that struck: {fired}"
+    );
     assert!(report["summary"]["states_checked"].as_u64().unwrap() > 1_000);
 }
 
@@ -160,11 +166,10 @@ fn real_reports_are_as_the_schema_says_and_it_names_every_member() {
     let text = std::fs::read_to_string("../corpus/schema/report.schema.json").unwrap();
     let schema: Value = serde_json::from_str(&text).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let whole = reports::run(&["--depth", "1", "--filter", "*append*"]).1;
-    let part = reports::run(&["--depth", "1", "--shard", "2/9"]).1;
+    let part = reports::run(&[OF_EVERY_SUITE, &["--shard", "2/9"]].concat()).1;
     let failed = reports::run(&["faults", "--filter", "faults/load/*", "--timeout", "0ms", "--fail-fast"]).1;
     let by_hand = serde_json::to_value(reports::sample()).unwrap();
-    for report in [&whole, &part, &failed, &by_hand] {
+    for report in [&WHOLE, &part, &failed, &by_hand] {
         let errors: Vec<String> = validator
             .iter_errors(report)
             .take(3)

@@ -296,7 +296,7 @@ fn words(expected: &Expected) -> String {
 pub(super) fn told(reply: &Reply) -> String {
     match reply {
         Reply::Ok(answer) => serde_json::to_string(answer).unwrap_or_else(|error| error.to_string()),
-        Reply::Refused(refusal) => format!("{}: {}", refusal.code, refusal.message),
-        other => format!("{other:?}"),
+        Reply::Refused(refusal) => refusal.to_string(),
+        other => other.to_string(),
     }
 }

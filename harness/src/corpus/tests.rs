@@ -130,7 +130,7 @@ fn a_load_that_shows_something_else_is_caught() {
             "entry 2",
         ),
         (|reply| change_answer(reply, |answer| answer.leaf = Some(Some("e1".to_owned()))), "the leaf \"e2\""),
-        (|reply| *reply = Reply::Panicked("oh".to_owned()), "Panicked"),
+        (|reply| *reply = Reply::Panicked("oh".to_owned()), "panicked: oh"),
     ];
     for (lie, evidence) in lies {
         assert_caught(&case, Lie::Reply("load", lie), evidence);

@@ -1,19 +1,26 @@
 //! The report for a browser: one page that needs nothing from elsewhere, and no script.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::terminal::{STATUSES, in_words};
-use super::{CaseReport, Cell, Evidence, Partial, Report, Row, Status, TABLES, Table, Verdict};
+use super::{CaseReport, Cell, Evidence, Group, Partial, Report, Row, Status, TABLES, Table, Verdict};
+use crate::fault::{Actor, Op, Role};
 use crate::replay::FAULT_MARK;
 use crate::requirement::{self, Requirement};
 use crate::suite::Suite;
 
-/// Of each kind of failure so many cases are shown at once and in full; the others on demand, with their evidence.
-const IN_FULL: usize = 5;
+/// Of each broken promise so many kinds of failure are shown with a case in full.
+const KINDS: usize = 12;
 
-/// Of each kind of failure so many cases are shown at all; the JSON report has them all.
+/// So much of the evidence of a case is shown at once.
+const CAUSES: usize = 3;
+
+/// Where a suite has no more cases than this, none of its requirements is said to be everywhere.
+const FEW: usize = 20;
+
+/// In a list so many cases are shown; the JSON report has them all.
 const SHOWN: usize = 200;
 
 const STYLE: &str = include_str!("html/style.css");
@@ -42,6 +49,7 @@ pub fn render(report: &Report) -> String {
                     (known(report))
                     (choices(report))
                     (requirements(&about))
+                    (glossary())
                 }
             }
         }
@@ -193,27 +201,75 @@ fn failures(report: &Report) -> Markup {
         @if !failures.is_empty() {
             section {
                 h2 { "Failures" }
-                @for (what, cases) in failures {
-                    h3 { (sentence(in_words(what))) " " span.count { (grouped(cases.len())) " cases" } }
-                    @for (at, case) in cases.iter().take(IN_FULL).enumerate() { (failure(case, at)) }
-                    @if cases.len() > IN_FULL { (further(&cases[IN_FULL..])) }
+                p.note {
+                    "Under each broken promise, cases that look alike are told once: the same call, the same stage, the same seen but for numbers. "
+                    a href="#words" { "Words" }
+                    " explains actors and operations."
+                }
+                @for (what, groups) in failures {
+                    @let cases: usize = groups.iter().map(|group| group.cases.len()).sum();
+                    h3 {
+                        (sentence(in_words(what))) " "
+                        span.count { (counted(cases, "case")) ", " (counted(groups.len(), "kind")) }
+                    }
+                    @for group in groups.iter().take(KINDS) { (kind_of_failure(group)) }
+                    @if groups.len() > KINDS { (further_kinds(&groups[KINDS..])) }
                 }
             }
         }
     }
 }
 
-fn further(cases: &[&CaseReport]) -> Markup {
-    let shown = cases.len().min(SHOWN);
+/// A kind of failure: one case in full, the others by their ids.
+fn kind_of_failure(group: &Group<'_>) -> Markup {
+    let cluster = &group.cluster;
     html! {
-        details {
-            summary { (grouped(cases.len())) " further cases" }
-            @for case in &cases[..shown] { (failure(case, IN_FULL)) }
-            @if cases.len() > shown {
-                p.note { "and " (grouped(cases.len() - shown)) " more, which the JSON report lists" }
+        details.failure open[group.stands_for_suite] {
+            summary {
+                (cluster.suite)
+                @if let Some(call) = &cluster.call { ", " (call) }
+                @if let Some(stage) = &cluster.stage { ", at " (link(stage)) }
+                ": " (cluster.like) " " span.count { (counted(cluster.cases, "case")) }
+            }
+            @if let Some((example, others)) = group.cases.split_first() {
+                (failure(example))
+                @if !others.is_empty() {
+                    details {
+                        summary { (counted(others.len(), "further case")) " like it" }
+                        (ids(others))
+                    }
+                }
             }
         }
     }
+}
+
+fn further_kinds(groups: &[Group<'_>]) -> Markup {
+    html! {
+        details {
+            summary { (counted(groups.len(), "further kind")) }
+            @for group in groups.iter().take(SHOWN) {
+                @if let Some(example) = group.cases.first() {
+                    p { (group.cluster.like) " " span.count { (counted(group.cases.len(), "case")) } br; code { (example.id) } }
+                }
+            }
+            @if groups.len() > SHOWN { p.note { "and " (grouped(groups.len() - SHOWN)) " more, which the JSON report lists" } }
+        }
+    }
+}
+
+fn ids(cases: &[&CaseReport]) -> Markup {
+    html! {
+        ul.ids { @for case in cases.iter().take(SHOWN) { li { code { (case.id) } } } }
+        @if cases.len() > SHOWN {
+            p.note { "and " (grouped(cases.len() - SHOWN)) " more, which the JSON report lists" }
+        }
+    }
+}
+
+/// A number with what it counts.
+fn counted(number: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 fn sentence(text: &str) -> String {
@@ -221,18 +277,39 @@ fn sentence(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
-fn failure(case: &CaseReport, at: usize) -> Markup {
+fn failure(case: &CaseReport) -> Markup {
+    let (causes, consequences) = case.causes_and_consequences();
+    let (shown, more) = causes.split_at(causes.len().min(CAUSES));
+    let broken = case.broken_requirements();
     html! {
-        details.failure open[at == 0] {
-            summary { code { (case.id) } }
-            @if let Some(title) = &case.title { p { (title) } }
-            @if let Some(unexpected) = &case.unexpected { p { (unexpected) } }
-            @for evidence in &case.evidence { (evidence_of(evidence)) }
-            @if !case.schedule.is_empty() && at < IN_FULL {
-                pre.schedule { @for line in &case.schedule { (schedule_line(line)) "\n" } }
+        p.id { code { (case.id) } }
+        @if let Some(title) = &case.title { p { (title) } }
+        @if let Some(unexpected) = &case.unexpected { p { (unexpected) } }
+        @for evidence in shown { (evidence_of(evidence)) }
+        @if !more.is_empty() { (folded("further evidence", more)) }
+        @if !consequences.is_empty() { (folded("in consequence", &consequences)) }
+        @if !case.schedule.is_empty() {
+            pre.schedule { @for line in &case.schedule { (schedule_line(line)) "\n" } }
+        }
+        p.requires {
+            @if !broken.is_empty() { "broken: " @for id in &broken { (link(id)) " " } }
+            @let held: Vec<_> = case.requirements.iter().filter(|id| !broken.contains(id.as_str())).collect();
+            @if !held.is_empty() { span.held { "also about: " @for id in held { (link(id)) " " } } }
+        }
+        p.replay { "replay: " code { (case.replay) } }
+    }
+}
+
+/// Evidence that a reader of the first needs no more.
+fn folded(what: &str, all: &[&Evidence]) -> Markup {
+    let promises: BTreeSet<&str> = all.iter().filter_map(|evidence| evidence.promise.as_deref()).collect();
+    html! {
+        details {
+            summary {
+                (what) ": " (promises.into_iter().collect::<Vec<_>>().join(", ")) " "
+                span.count { (grouped(all.len())) }
             }
-            p.requires { "requires " @for id in &case.requirements { (link(id)) " " } }
-            p.replay { "replay: " code { (case.replay) } }
+            @for evidence in all { (evidence_of(evidence)) }
         }
     }
 }
@@ -271,9 +348,9 @@ fn known(report: &Report) -> Markup {
                 @for ((status, reason), cases) in groups {
                     details {
                         summary {
-                            (words(status)) ": " (reason) " " span.count { (grouped(cases.len())) " cases" }
+                            (words(status)) ": " (reason) " " span.count { (counted(cases.len(), "case")) }
                         }
-                        ul.ids { @for case in cases.iter().take(SHOWN) { li { code { (case.id) } } } }
+                        (ids(&cases))
                     }
                 }
             }
@@ -367,34 +444,106 @@ fn choice_ids(case: &CaseReport) -> impl Iterator<Item = &str> {
     case.requirements.iter().map(String::as_str).filter(is_choice)
 }
 
-/// The cases about each requirement.
-type About<'a> = BTreeMap<&'a str, Vec<&'a CaseReport>>;
+/// What a run says of a requirement.
+#[derive(Default)]
+struct About<'a> {
+    /// The cases that cite it.
+    cases: Vec<&'a CaseReport>,
+    /// The cases that broke a promise which stands for it, cited or not.
+    broken: Vec<&'a CaseReport>,
+    /// Whether most cases of a suite cite it, so that it has part in every failure there.
+    is_everywhere: bool,
+}
 
-fn about(report: &Report) -> About<'_> {
-    let mut about = About::new();
+type AboutAll<'a> = BTreeMap<&'a str, About<'a>>;
+
+fn about(report: &Report) -> AboutAll<'_> {
+    let mut about = AboutAll::new();
+    for requirement in requirement::all() {
+        about.insert(requirement.id, About::default());
+    }
     for case in &report.cases {
         for id in &case.requirements {
-            about.entry(id).or_default().push(case);
+            about.entry(id).or_default().cases.push(case);
+        }
+        for id in case.broken_requirements() {
+            about.entry(id).or_default().broken.push(case);
+        }
+    }
+    for suite in &report.selection.suites {
+        let all = report.of_suite(*suite).count();
+        for one in about.values_mut() {
+            let citing = one.cases.iter().filter(|case| case.suite == *suite).count();
+            one.is_everywhere |= all > FEW && citing * 2 > all;
         }
     }
     about
 }
 
-fn of<'a>(about: &'a About<'_>, requirement: &Requirement) -> &'a [&'a CaseReport] {
-    about.get(requirement.id).map_or(&[], Vec::as_slice)
+impl About<'_> {
+    fn health(&self) -> &'static str {
+        if !self.broken.is_empty() {
+            "bad"
+        } else if self.cases.is_empty() {
+            "none"
+        } else if self.failed_otherwise() > 0 {
+            "touched"
+        } else {
+            "good"
+        }
+    }
+
+    /// Cases that cite it and failed by something else.
+    fn failed_otherwise(&self) -> usize {
+        self.cases.iter().filter(|case| case.fails()).count()
+    }
+
+    fn words(&self) -> String {
+        let cases = counted(self.cases.len(), "case");
+        match (self.cases.len(), self.broken.len(), self.failed_otherwise()) {
+            (0, 0, _) => "no case here".to_owned(),
+            (_, 0, 0) => cases,
+            (_, 0, failed) => format!("held; {} of {cases} failed otherwise", grouped(failed)),
+            (_, broken, _) => format!("broken in {}", counted(broken, "case")),
+        }
+    }
+
+    /// A case of each suite, one that broke it where there is one.
+    fn examples(&self) -> BTreeMap<Suite, &str> {
+        let mut examples = BTreeMap::new();
+        for case in self.broken.iter().chain(&self.cases) {
+            examples.entry(case.suite).or_insert(case.id.as_str());
+        }
+        examples
+    }
 }
 
-fn coverage(about: &About<'_>) -> Markup {
-    let covered = requirement::all().iter().filter(|it| !of(about, it).is_empty()).count();
+fn coverage(about: &AboutAll<'_>) -> Markup {
+    let all = || requirement::all().iter().filter_map(|it| Some((it, about.get(it.id)?)));
+    let covered = all().filter(|(_, about)| !about.cases.is_empty()).count();
     html! {
         section {
             h2 { "Requirements" }
-            p.note { (covered) " of " (requirement::all().len()) " have cases in this run." }
+            p.note {
+                (covered) " of " (requirement::all().len()) " have cases in this run. "
+                "Red: a promise that stands for it was broken. "
+                @if all().any(|(_, about)| about.health() == "touched") {
+                    "Amber: cases that cite it failed, by something else. "
+                }
+                @if all().any(|(_, about)| about.is_everywhere) {
+                    "Dashed: most cases of a suite cite it, whatever they are about."
+                }
+            }
             p.chips {
-                @for requirement in requirement::all() {
-                    @let cases = of(about, requirement);
-                    a class={ "chip " (health(cases)) } href={ "#" (requirement.id) } title=(requirement.title) {
-                        (requirement.id) @if !cases.is_empty() { " " small { (grouped(cases.len())) } }
+                @for (requirement, about) in all() {
+                    a class={ "chip " (about.health()) @if about.is_everywhere { " everywhere" } }
+                        href={ "#" (requirement.id) } title={ (requirement.title) ": " (about.words()) } {
+                        (requirement.id)
+                        @match (about.broken.len(), about.cases.len()) {
+                            (0, 0) => {},
+                            (0, cases) => { " " small { (grouped(cases)) } },
+                            (broken, _) => { " " small { (grouped(broken)) " broken" } },
+                        }
                     }
                     " "
                 }
@@ -403,44 +552,57 @@ fn coverage(about: &About<'_>) -> Markup {
     }
 }
 
-fn requirements(about: &About<'_>) -> Markup {
+fn requirements(about: &AboutAll<'_>) -> Markup {
     html! {
         section {
             h2 { "Requirements in words" }
             div.requirements {
-                @for requirement in requirement::all() { (one_requirement(requirement, of(about, requirement))) }
+                @for requirement in requirement::all() {
+                    @if let Some(about) = about.get(requirement.id) { (one_requirement(requirement, about)) }
+                }
             }
         }
     }
 }
 
-fn health(cases: &[&CaseReport]) -> &'static str {
-    match cases {
-        [] => "none",
-        cases if cases.iter().any(|case| case.fails()) => "bad",
-        _ => "good",
+fn one_requirement(requirement: &Requirement, about: &About<'_>) -> Markup {
+    let examples = about.examples();
+    html! {
+        details class=(about.health()) id=(requirement.id) {
+            summary {
+                b { (requirement.id) } " " (requirement.title) " " span.count { (about.words()) }
+            }
+            p { (requirement.text) }
+            @if !examples.is_empty() {
+                p.note { "such as " @for id in examples.values() { code { (id) } " " } }
+            }
+        }
     }
 }
 
-fn one_requirement(requirement: &Requirement, cases: &[&CaseReport]) -> Markup {
-    let failed = cases.iter().filter(|case| case.fails()).count();
+/// What the words of ids and traces mean: `rename@temporary>session#1` is an operation on one or two roles of files.
+fn glossary() -> Markup {
+    let ops = Op::ALL.iter().map(|it| (it.as_str(), it.meaning()));
+    let roles = Role::ALL.iter().map(|it| (it.as_str(), it.meaning()));
+    let actors = Actor::ALL.iter().map(|it| (it.as_str(), it.meaning()));
     html! {
-        details class=(health(cases)) id=(requirement.id) {
-            summary {
-                b { (requirement.id) } " " (requirement.title) " "
-                span.count {
-                    @match (cases.len(), failed) {
-                        (0, _) => "no case here",
-                        (1, 0) => "1 case",
-                        (cases, 0) => { (grouped(cases)) " cases" },
-                        (cases, failed) => { (grouped(failed)) " of " (grouped(cases)) " failed" },
-                    }
-                }
+        section id="words" {
+            h2 { "Words" }
+            p.note {
+                "A fault reads " code { "rename@temporary>session#1=EIO_after,once" }
+                ": at the first rename of the temporary over the session file, the call has its effect and then answers EIO, one time. "
+                code { "before" } " is without an effect."
             }
-            p { (requirement.text) }
-            @if let Some(example) = cases.iter().find(|case| case.fails()).or(cases.first()) {
-                p.note { "such as " code { (example.id) } }
-            }
+            (words_of("Operations", ops)) (words_of("Files", roles)) (words_of("Outside actors", actors))
+        }
+    }
+}
+
+fn words_of(title: &str, words: impl Iterator<Item = (&'static str, &'static str)>) -> Markup {
+    html! {
+        details {
+            summary { (title) }
+            dl.words { @for (word, meaning) in words { div { dt { code { (word) } } dd { (meaning) } } } }
         }
     }
 }

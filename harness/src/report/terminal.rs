@@ -1,15 +1,16 @@
 //! The report for a person at a terminal.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use super::{CaseReport, Level, Partial, Report, Status, TABLES, Table, Verdict, grouped};
+use super::{CaseReport, Group, Level, Partial, Report, Status, TABLES, Table, Verdict, grouped};
 use crate::promise::Promise;
 use crate::replay::FAULT_MARK;
 use crate::suite::Suite;
 
-/// Of each kind of failure so many cases are shown; the reports have them all.
+/// Of each broken promise so many kinds of failure are shown, one case of each; the reports have them all.
 const SHOWN: usize = 3;
 
 /// Lines of a schedule that are shown.
@@ -54,8 +55,8 @@ pub fn render(report: &Report, color: bool) -> String {
 pub fn verdict(report: &Report, color: bool) -> String {
     let paint = Paint { color };
     let mut out = String::new();
-    for (what, cases) in report.failures() {
-        failures(&mut out, what, &cases, paint);
+    for (what, groups) in report.failures() {
+        failures(&mut out, what, &groups, paint);
     }
     for glob in &report.unmatched_expectations {
         let _ = writeln!(out, "\n{} no case is called {glob}", paint.bad("expected in vain:"));
@@ -219,28 +220,44 @@ fn heading(out: &mut String, table: &Table) {
     out.push('\n');
 }
 
-fn failures(out: &mut String, what: &str, cases: &[&CaseReport], paint: Paint) {
+fn failures(out: &mut String, what: &str, groups: &[Group<'_>], paint: Paint) {
+    let cases: usize = groups.iter().map(|group| group.cases.len()).sum();
     let words = in_words(what);
-    let _ =
-        writeln!(out, "\n{} {words}   ({what}, in {} cases)", paint.bad("violated:"), grouped(cases.len()));
-    for (at, case) in cases.iter().take(SHOWN).enumerate() {
-        let _ = writeln!(out, "  {}", case.id);
-        if let Some(unexpected) = &case.unexpected {
-            let _ = writeln!(out, "    {unexpected}");
-        }
-        for evidence in &case.evidence {
-            let _ = writeln!(out, "    {}", indented(&evidence.seen));
-        }
-        if at == 0 {
-            for line in excerpt(&case.schedule) {
-                let _ = writeln!(out, "      {}", harmless(line));
-            }
-        }
-        let _ = writeln!(out, "    replay:  {}", case.replay);
+    let _ = writeln!(out, "\n{} {words}   ({what}, in {} cases)", paint.bad("violated:"), grouped(cases));
+    for (at, Group { cases, .. }) in groups.iter().take(SHOWN).enumerate() {
+        let Some(case) = cases.first() else { continue };
+        let further = match cases.len() - 1 {
+            0 => String::new(),
+            further => format!("   and {} like it", grouped(further)),
+        };
+        let _ = writeln!(out, "  {}{further}", case.id);
+        failure(out, case, at == 0);
     }
-    if cases.len() > SHOWN {
-        let _ = writeln!(out, "  and {} more, which a report lists", grouped(cases.len() - SHOWN));
+    if groups.len() > SHOWN {
+        let rest: usize = groups[SHOWN..].iter().map(|group| group.cases.len()).sum();
+        let kinds = grouped(groups.len() - SHOWN);
+        let _ = writeln!(out, "  and {} more of {kinds} other kinds, which a report lists", grouped(rest));
     }
+}
+
+fn failure(out: &mut String, case: &CaseReport, with_schedule: bool) {
+    if let Some(unexpected) = &case.unexpected {
+        let _ = writeln!(out, "    {unexpected}");
+    }
+    let (causes, consequences) = case.causes_and_consequences();
+    for evidence in causes {
+        let _ = writeln!(out, "    {}", indented(&evidence.seen));
+    }
+    let follow: BTreeSet<&str> = consequences.iter().filter_map(|it| it.promise.as_deref()).collect();
+    if !follow.is_empty() {
+        let _ = writeln!(out, "    in consequence: {}", follow.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    if with_schedule {
+        for line in excerpt(&case.schedule) {
+            let _ = writeln!(out, "      {}", harmless(line));
+        }
+    }
+    let _ = writeln!(out, "    replay:  {}", case.replay);
 }
 
 /// What leads to the failure: from shortly before the first fault on, or else the end.
@@ -256,8 +273,9 @@ pub(super) fn in_words(what: &str) -> &str {
     match what {
         "as-expected" => "a case did not end as it was expected to",
         "in-time" => "there was no answer in time",
+        "conformance" => "an answer is none that the contract allows",
         "no-crash" => "the store panicked or ended",
-        what => Promise::ALL.iter().find(|it| it.name() == what).map_or(what, |promise| promise.words()),
+        what => Promise::find(what).map_or(what, |promise| promise.words()),
     }
 }
 

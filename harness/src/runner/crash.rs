@@ -11,7 +11,7 @@ use crate::promise::Promise;
 use crate::report::{CaseReport, Cell, Evidence, Status, Tally, replay_command};
 use crate::scenario::HarnessError;
 use crate::suite::Suite;
-use crate::suite::crash::{self, CaseResult, Options, Search, Token};
+use crate::suite::crash::{self, Broken, CaseResult, Options, Search, Token};
 
 pub(super) fn run(request: &Request, watch: &Watch<'_>) -> Result<Part, HarnessError> {
     let options = Options {
@@ -69,10 +69,17 @@ fn judged_case(
     let is_fault_of_harness = result.broken.iter().any(|broken| is_fault_of_harness(&broken.violations));
     report.status = if is_fault_of_harness { Status::HarnessError } else { Status::Violation };
     report.evidence = evidence(result);
+    report.stage = stage_of_cut(result, first);
     report.replay = replay_command(&request.candidate.name(), &first.token.to_string());
     let (told, _) = crash::tell(&first.token, options)?;
     report.schedule = told.lines().map(str::to_owned).collect();
     Ok(report)
+}
+
+/// The stage of the last system call before the first cut.
+fn stage_of_cut(result: &CaseResult, broken: &Broken) -> Option<String> {
+    let (cut, _) = broken.token.cuts.first()?;
+    result.cut_at.get(*cut).copied().flatten().map(|stage| stage.id().to_owned())
 }
 
 /// The first state in which each promise was broken, and in how many further ones it was.

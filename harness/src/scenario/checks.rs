@@ -4,7 +4,7 @@ use session_tree::file_ops::FileKind;
 
 use super::observe::{
     actor_ever, cleanup_failed, could_be_seen, difference, holds_all, is_indispensable, is_of_session,
-    marker_in, number, planted_at_all, session_bytes, stray_is_excused, uses_the_name,
+    listed, marker_in, number, planted_at_all, session_bytes, stray_is_excused, uses_the_name,
 };
 use super::{Action, Case, NEIGHBOURS, SESSION, Submission};
 use crate::call::{Call, EntryView, Refusal, Reply};
@@ -45,13 +45,12 @@ impl Case<'_> {
                 {
                     self.history.acknowledged.push(entry.clone());
                 }
-                _ => self.violated(
-                    Promise::NothingInvented,
-                    format!(
-                        "the acknowledged entry {entry:?} is not the one submitted, {:?}",
-                        moment.submission
-                    ),
-                ),
+                (entry, submission) => {
+                    let told = entry.map_or("no entry".to_owned(), ToString::to_string);
+                    let wanted = submission.as_ref().map(ToString::to_string).unwrap_or_default();
+                    let text = format!("{told} was acknowledged, which is not what was submitted, {wanted}");
+                    self.violated(Promise::NothingInvented, text);
+                }
             },
             Action::Load => {
                 if let (Reply::Ok(answer), None) = (moment.reply, actor_ever(&self.plan)) {
@@ -122,7 +121,7 @@ impl Case<'_> {
                 self.violated(Promise::TypedRefusal, format!("{} panicked: {text}", moment.name()));
             }
             Reply::Timeout | Reply::Exited(_) | Reply::Protocol(_) => {
-                let text = format!("{} was not answered: {:?}", moment.name(), moment.reply);
+                let text = format!("{} was not answered: {}", moment.name(), moment.reply);
                 self.violated(Promise::TypedRefusal, text);
             }
             Reply::Refused(refusal) if refusal.code.parse::<session_tree::Code>().is_err() => self.violated(
@@ -149,7 +148,12 @@ impl Case<'_> {
                 if !refusal.errno.as_ref().is_some_and(|errno| numbers.contains(errno)) {
                     self.violated(
                         Promise::CauseIsKept,
-                        format!("{} says {:?} where {numbers:?} struck", moment.name(), refusal.errno),
+                        format!(
+                            "{} says {} where {} struck",
+                            moment.name(),
+                            refusal.errno.as_deref().unwrap_or("no error number"),
+                            listed(&numbers)
+                        ),
                     );
                 }
                 self.check_stage(moment, first, refusal);
@@ -165,20 +169,22 @@ impl Case<'_> {
     /// The stage of an I/O error is one of those in which a fault struck, told from the calls before it.
     pub(super) fn check_stage(&mut self, moment: &Moment<'_>, first: &Event, refusal: &Refusal) {
         let stages = stage::of_clean_trace(self.scenario.action.call(), moment.events);
-        let struck: Vec<&'static str> = moment
+        let mut struck: Vec<&'static str> = moment
             .events
             .iter()
             .zip(stages)
             .filter(|(event, _)| event.fault.is_some())
             .filter_map(|(_, stage)| stage.map(session_tree::Stage::id))
             .collect();
+        struck.dedup();
         if !refusal.stage.as_deref().is_some_and(|stage| struck.contains(&stage)) {
             self.violated(
                 Promise::CauseIsKept,
                 format!(
-                    "{} names stage {:?} where {first} struck in {struck:?}",
+                    "{} names {} where {first} struck in {}",
                     moment.name(),
-                    refusal.stage
+                    refusal.stage.as_ref().map_or("no stage".to_owned(), |stage| format!("stage {stage}")),
+                    listed(&struck)
                 ),
             );
         }
@@ -197,11 +203,7 @@ impl Case<'_> {
         {
             self.violated(
                 Promise::RetrySucceeds,
-                format!(
-                    "with nothing going wrong any more, {} was refused: {}",
-                    moment.name(),
-                    refusal.message
-                ),
+                format!("with nothing going wrong any more, {} was refused: {}", moment.name(), refusal),
             );
         }
     }
@@ -218,11 +220,8 @@ impl Case<'_> {
         let is_right =
             if in_doubt { touched || marker_in(moment.before).is_some() } else { !refusal.poisoned };
         if !is_right {
-            let text = format!(
-                "{} leaves the store unusable where nothing is in doubt: {}",
-                moment.name(),
-                refusal.message
-            );
+            let text =
+                format!("{} leaves the store unusable where nothing is in doubt: {}", moment.name(), refusal);
             self.violated(Promise::RetrySucceeds, text);
         }
     }
@@ -380,7 +379,7 @@ impl Case<'_> {
         match moment.reply {
             Reply::Refused(refusal) if refusal.code == "SESSION_ROLLBACK_FAILED" && refusal.poisoned => {}
             Reply::Ok(_) => {}
-            other => self.violated(Promise::PoisonHolds, format!("a poisoned store answered {other:?}")),
+            other => self.violated(Promise::PoisonHolds, format!("a poisoned store answered {other}")),
         }
     }
 

@@ -62,15 +62,21 @@ pub(super) fn is_prefix(short: &[EntryView], long: &[EntryView]) -> bool {
 
 pub(super) fn difference(shown: &[EntryView], expected: &[EntryView]) -> String {
     let ids = |entries: &[EntryView]| {
-        entries.iter().rev().take(4).rev().map(|entry| entry.id.clone()).collect::<Vec<_>>()
+        listed(&entries.iter().rev().take(4).rev().map(|entry| entry.id.as_str()).collect::<Vec<_>>())
     };
     format!(
-        "{} entries ending in {:?}, expected {} ending in {:?}",
+        "{} entries ending in {}, expected {} ending in {}",
         shown.len(),
         ids(shown),
         expected.len(),
         ids(expected)
     )
+}
+
+/// Several things in words.
+pub(super) fn listed(all: &[impl AsRef<str>]) -> String {
+    let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
 pub(super) fn actor_ever(plan: &Plan) -> Option<Actor> {

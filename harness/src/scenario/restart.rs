@@ -80,8 +80,8 @@ impl Case<'_> {
                 self.violated(
                     Promise::AcknowledgedSurvive,
                     format!(
-                        "a cold load refused without a marker: {:?}",
-                        self.replies.last().map(|(_, reply)| reply)
+                        "a cold load refused without a marker: {}",
+                        self.replies.last().map(|(_, reply)| reply.to_string()).unwrap_or_default()
                     ),
                 );
             }
@@ -149,7 +149,7 @@ impl Case<'_> {
         let Reply::Ok(answer) = &appended else {
             return self.violated(
                 Promise::GoesOnAfterwards,
-                format!("the append after the restart was refused: {loaded:?}, {appended:?}"),
+                format!("the append after the restart was refused: load: {loaded}; append: {appended}"),
             );
         };
         self.history.acknowledged.extend(answer.entry.clone());
@@ -158,8 +158,11 @@ impl Case<'_> {
             other => self.violated(
                 Promise::GoesOnAfterwards,
                 format!(
-                    "after the append and a restart: {:?}",
-                    other.map(|entries| difference(&entries, &self.history.acknowledged))
+                    "after the append and a restart: {}",
+                    other.map_or("no load".to_owned(), |entries| difference(
+                        &entries,
+                        &self.history.acknowledged
+                    ))
                 ),
             ),
         }
@@ -172,7 +175,7 @@ impl Case<'_> {
                 self.expect_entries(&entries, "the first load");
             }
             other => {
-                self.violated(Promise::AcknowledgedSurvive, format!("the first load answered {other:?}"));
+                self.violated(Promise::AcknowledgedSurvive, format!("the first load answered {other}"));
             }
         }
     }
@@ -188,7 +191,7 @@ impl Case<'_> {
         for entry in &shown[acknowledged.len()..] {
             let submitted = |it: &Submission| it.parent_id == entry.parent_id && it.message == entry.message;
             if !doubtful.any(submitted) {
-                let text = format!("{whence} shows {entry:?}, which was never acknowledged or left in doubt");
+                let text = format!("{whence} shows {entry}, which was never acknowledged or left in doubt");
                 return self.violated(Promise::NothingInvented, text);
             }
         }

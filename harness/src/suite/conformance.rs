@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::call::{Call, Reply};
 use crate::corpus::{Case, Environment, Outcome, check};
-use crate::replay::told;
 use crate::subject::command::{Remote, indented};
 use crate::subject::{Candidate, Killer, Subject};
 use crate::suite::any_store;
@@ -139,7 +138,7 @@ impl Subject for Watched {
         let is_answer = matches!(reply, Reply::Ok(_) | Reply::Refused(_) | Reply::Unsupported(_));
         let said = if is_answer { None } else { self.subject.said() };
         let mut log = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.calls.push(format!("{:<12} {}", call.name(), told(&reply)));
+        log.calls.push(format!("{:<12} {reply}", call.name()));
         if self.may_be_killed.get() {
             return reply;
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::record::{Camera, Visits, append, disks_after_cut, load, lock, message};
 use super::{History, Options, Refusal, SESSION, State, Submission};
-use crate::call::{Answer, Call, EntryView, Reply};
+use crate::call::{Answer, Call, Did, EntryView, Reply, place};
 use crate::disk::Disk;
 use crate::inject::Injector;
 use crate::promise::{Promise, Violation};
@@ -51,7 +51,11 @@ pub(super) fn judge(state: &State, options: &Options) -> Verdict {
             }
             Reply::Ok(recovery) => verdict.broke(
                 Promise::AcknowledgedSurvive,
-                format!("inspection says {inspected:?} where recovery finds {:?}", recovery.state),
+                format!(
+                    "inspection says {} where recovery finds {}",
+                    inspected.as_deref().unwrap_or("nothing"),
+                    recovery.state.as_deref().unwrap_or("nothing")
+                ),
             ),
             // Generations that were never made durable may have diverged: then only a person can choose.
             Reply::Refused(_) if state.history.suspended => return verdict,
@@ -61,7 +65,7 @@ pub(super) fn judge(state: &State, options: &Options) -> Verdict {
                 return verdict;
             }
             other => {
-                let text = format!("recovery refuses: {}", in_words(&other));
+                let text = format!("recovery does not lead on: {other}");
                 verdict.broke(Promise::AcknowledgedSurvive, text);
             }
         }
@@ -81,12 +85,12 @@ pub(super) fn judge(state: &State, options: &Options) -> Verdict {
         }
         Reply::Refused(refusal) if !state.history.exists || state.history.suspended => {
             if !is_absent(&disk) {
-                let text =
-                    format!("a cut within a create leaves a file that does not load: {}", refusal.message);
+                let text = format!("a cut within a create leaves a file that does not load: {refusal}");
                 verdict.broke(Promise::AcknowledgedSurvive, text);
             }
         }
-        other => verdict.broke(Promise::AcknowledgedSurvive, format!("the restart refuses: {other:?}")),
+        other => verdict
+            .broke(Promise::AcknowledgedSurvive, format!("the restart does not show the session: {other}")),
     }
     verdict
 }
@@ -108,13 +112,6 @@ fn is_absent(disk: &Disk) -> bool {
     !disk.exists(PATH)
 }
 
-fn in_words(reply: &Reply) -> String {
-    match reply {
-        Reply::Refused(refusal) => refusal.message.clone(),
-        other => format!("{other:?}"),
-    }
-}
-
 /// The state that inspection names; it changes nothing (requirement X1).
 fn inspect(disk: &Disk, options: &Options, verdict: &mut Verdict) -> Option<String> {
     let before = disk.time();
@@ -126,7 +123,7 @@ fn inspect(disk: &Disk, options: &Options, verdict: &mut Verdict) -> Option<Stri
         Reply::Ok(Answer { state: Some(state), .. }) => Some(state),
         Reply::Unsupported(_) => None,
         other => {
-            let text = format!("inspection names no state: {}", in_words(&other));
+            let text = format!("inspection names no state: {other}");
             verdict.broke(Promise::AcknowledgedSurvive, text);
             None
         }
@@ -143,13 +140,20 @@ fn check_second_recovery(disk: &Disk, options: &Options, verdict: &mut Verdict) 
     match restarted(disk, options).call(&recover()) {
         Reply::Ok(Answer { did: Some(did), .. }) if did.is_empty() => {}
         other => {
-            verdict
-                .broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {other:?}"));
+            let what = match other {
+                Reply::Ok(answer) => steps(&answer.did.unwrap_or_default()),
+                other => other.to_string(),
+            };
+            verdict.broke(Promise::AcknowledgedSurvive, format!("recovering again does something: {what}"));
         }
     }
     if disk.time() != before {
         verdict.broke(Promise::FailedMeansOld, "recovering again changes the disk".to_owned());
     }
+}
+
+fn steps(did: &[Did]) -> String {
+    did.iter().map(|step| format!("{} {}", step.action, step.name)).collect::<Vec<_>>().join(", ")
 }
 
 /// Recovers, keeping everything that cuts within the recovery may leave.
@@ -183,14 +187,14 @@ fn go_on(
         Reply::Ok(answer) => answer.entry,
         other => {
             return verdict
-                .broke(Promise::GoesOnAfterwards, format!("the append after the restart: {other:?}"));
+                .broke(Promise::GoesOnAfterwards, format!("the append after the restart: {other}"));
         }
     };
     for after in disks_after_cut(disk, options) {
         let again = restarted(&after, options).call(&load(PATH, "s", Vec::new()));
         let Reply::Ok(answer) = &again else {
             return verdict
-                .broke(Promise::GoesOnAfterwards, format!("the restart after that append: {again:?}"));
+                .broke(Promise::GoesOnAfterwards, format!("the restart after that append: {again}"));
         };
         let entries = answer.entries.as_deref().unwrap_or_default();
         if entries.len() != shown.len() + 1
@@ -223,7 +227,7 @@ pub(super) fn expected(history: &History, shown: &[EntryView], whence: &str) -> 
     for entry in &shown[kept..] {
         if !allowed.any(|it| it.parent_id == entry.parent_id && it.message == entry.message) {
             let mut evidence = format!("{whence} shows an entry that nobody is waiting for: ");
-            let _ = write!(evidence, "{} below {:?}", entry.id, entry.parent_id);
+            let _ = write!(evidence, "{} {}", entry.id, place(entry.parent_id.as_deref()));
             return Err(Violation { promise: Promise::NothingInvented, evidence });
         }
     }

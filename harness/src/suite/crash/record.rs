@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::judge::expected;
 use super::{History, Options, SESSION, Submission, TIME};
-use crate::call::{Call, EntryView, Refusal, Reply};
+use crate::call::{Call, EntryView, Refusal, Reply, place};
 use crate::crash::{self, Assumption, Contents};
 use crate::disk::{Disk, NodeId, Unsettled};
 use crate::fault::{Op, Plan, Role};
@@ -332,7 +332,7 @@ impl Runner {
             }
             Reply::Unsupported(_) => None,
             other => {
-                self.violated(Promise::TypedRefusal, format!("the append was not answered: {other:?}"));
+                self.violated(Promise::TypedRefusal, format!("the append was not answered: {other}"));
                 None
             }
         };
@@ -346,7 +346,12 @@ impl Runner {
             entry.parent_id == submission.parent_id && entry.message == submission.message
         };
         if !entry.is_some_and(is_it) {
-            let text = format!("{submission:?} was submitted and {entry:?} acknowledged");
+            let text = format!(
+                "{} {} was submitted and {} acknowledged",
+                submission.message,
+                place(submission.parent_id.as_deref()),
+                entry.map_or("nothing".to_owned(), ToString::to_string)
+            );
             self.violated(Promise::NothingInvented, text);
         }
     }
@@ -362,7 +367,7 @@ impl Runner {
             _ => strikes,
         };
         if !is_right {
-            let text = format!("nothing goes wrong, and an append is refused: {}", refusal.message);
+            let text = format!("nothing goes wrong, and an append is refused: {refusal}");
             self.violated(Promise::RetrySucceeds, text);
         }
     }

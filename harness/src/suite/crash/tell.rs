@@ -122,7 +122,7 @@ fn tell_calls(out: &mut String, calls: &[Event]) {
             None => "",
         };
         let mark = if event.fault.is_some() { "  <- fault" } else { "" };
-        let _ = writeln!(out, "  {at:>3}  {:<48} {durable}{mark}", event.to_string());
+        let _ = writeln!(out, "  {at:>3}  {:<66} {durable}{mark}", event.traced());
     }
 }
 
