@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use session_harness::subject::REFERENCE;
-use session_harness::subject::command::{Command, Starter, Use};
+use session_harness::subject::command::{Command, Remote, Use};
 use session_harness::suite::any_store::{CASES, Outcome, Store, check};
 
 /// What came of each case, by its name.
@@ -15,9 +15,8 @@ fn outcomes(store: &Store<'_>) -> Vec<(&'static str, Outcome)> {
 }
 
 fn outcomes_of_command(command: Command) -> Vec<(&'static str, Outcome)> {
-    let starter = Starter::new(command, Use::Once);
-    let hello = starter.start().expect("a handshake").greeting().clone();
-    outcomes(&Store::of_command(&starter, &hello))
+    let remote = Remote::greet(command, Use::Once).expect("a handshake");
+    outcomes(&Store::of(remote.hello(), |manner| remote.start_as(manner)))
 }
 
 fn expect_all_pass(outcomes: &[(&'static str, Outcome)], but: &[&str]) {

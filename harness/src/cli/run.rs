@@ -134,7 +134,7 @@ impl Run {
             (Some(_), []) => vec![Suite::Conformance],
             _ => chosen(&self.suites),
         };
-        if let Some(suite) = suites.iter().find(|suite| remote.is_some() && **suite != Suite::Conformance) {
+        if let Some(suite) = suites.iter().find(|suite| remote.is_some() && suite.looks_below()) {
             return Err(CliError::OnlyHere(*suite));
         }
         let depth = if suites == [Suite::Crash] { DEPTH_ASKED_FOR } else { DEPTH };
@@ -142,7 +142,7 @@ impl Run {
         Ok(Request {
             candidate: match self.subject {
                 Chosen::Here(candidate) => candidate,
-                Chosen::Behind(_) => REFERENCE,
+                _ => REFERENCE,
             },
             suites,
             filter: Filter(self.filter.clone()),
@@ -162,9 +162,15 @@ impl Run {
 
 impl Run {
     fn remote(&self) -> Result<Option<Arc<Remote>>, CliError> {
-        let Chosen::Behind(command) = &self.subject else { return Ok(None) };
         let used = if self.reuse { Use::Again } else { Use::Once };
-        Ok(Some(Arc::new(Remote::greet(with_timeout(command, self.timeout), used)?)))
+        Ok(match &self.subject {
+            Chosen::Here(_) => None,
+            Chosen::Behind(command) => {
+                Some(Arc::new(Remote::greet(with_timeout(command, self.timeout), used)?))
+            }
+            #[cfg(feature = "sqlite")]
+            Chosen::Sqlite => Some(Arc::new(Remote::sqlite())),
+        })
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn run(request: &Request, watch: &Watch<'_>) -> Result<Part, HarnessE
 
 fn unfinished_case(request: &Request, case: &Listed) -> CaseReport {
     let subject = match &request.remote {
-        Some(remote) => remote.starter().command().to_string(),
+        Some(remote) => remote.name(),
         None => request.candidate.name(),
     };
     match case {

@@ -3,12 +3,14 @@
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::process::Pid;
+
 use crate::call::{Call, Reply};
 use crate::corpus::{Case, Environment, Outcome, check};
 use crate::replay::told;
 use crate::subject::command::{Remote, indented};
 use crate::subject::{Candidate, Killer, Subject};
-use crate::suite::any_store;
+use crate::suite::any_store::{self, CheckError};
 use crate::world::Backend;
 
 pub use crate::corpus::NAME;
@@ -65,17 +67,14 @@ pub fn run_behind(remote: &Remote, case: &Case) -> Finished {
 /// Runs a case that fits any store on one behind the protocol.
 pub fn run_any(remote: &Remote, case: &any_store::Case) -> Finished {
     let log = Log::default();
-    let store = any_store::Store {
-        start: Box::new(|| Ok(log.watch(remote.start()))),
-        ..any_store::Store::of_command(remote.starter(), remote.hello())
-    };
-    let outcome = any_store::check(case, &store).map_err(|error| error.to_string());
-    let finished = log.finished(outcome.map(|outcome| match outcome {
-        any_store::Outcome::Pass => Outcome::Pass,
-        any_store::Outcome::Unsupported(reason) => Outcome::Unsupported(reason),
-        any_store::Outcome::Violation(seen) | any_store::Outcome::Silent(_, seen) => Outcome::Violation(seen),
-    }));
-    note_break(remote, finished)
+    let start = |manner| Ok(log.watch(remote.start_as(manner)?));
+    let outcome = any_store::check(case, &any_store::Store::of(remote.hello(), start));
+    note_break(remote, log.finished_any(outcome))
+}
+
+/// Runs a case that fits any store on one in this process, on a real directory.
+pub fn run_any_here(candidate: &dyn Candidate, case: &any_store::Case) -> Finished {
+    Log::default().finished_any(any_store::check(case, &any_store::Store::of_candidate(candidate)))
 }
 
 fn note_break(remote: &Remote, finished: Finished) -> Finished {
@@ -100,6 +99,17 @@ struct Answers {
 }
 
 impl Log {
+    fn finished_any(&self, outcome: Result<any_store::Outcome, CheckError>) -> Finished {
+        let outcome = outcome.map(|outcome| match outcome {
+            any_store::Outcome::Pass => Outcome::Pass,
+            any_store::Outcome::Unsupported(reason) => Outcome::Unsupported(reason),
+            any_store::Outcome::Violation(seen) | any_store::Outcome::Silent(_, seen) => {
+                Outcome::Violation(seen)
+            }
+        });
+        self.finished(outcome.map_err(|error| error.to_string()))
+    }
+
     fn watch(&self, subject: Box<dyn Subject>) -> Box<dyn Subject> {
         Box::new(Watched { subject, log: self.clone(), may_be_killed: Cell::new(false) })
     }
@@ -159,6 +169,10 @@ impl Subject for Watched {
     fn killer(&self) -> Option<Killer> {
         self.may_be_killed.set(true);
         self.subject.killer()
+    }
+
+    fn processes(&self) -> Vec<Pid> {
+        self.subject.processes()
     }
 
     fn kill(self: Box<Self>) {
