@@ -25,6 +25,11 @@ pub trait Subject: Send {
         None
     }
 
+    /// What it sent that no request asked for, as far as that has come; none where it keeps to the protocol.
+    fn unasked(&mut self) -> Option<String> {
+        None
+    }
+
     /// What ends it as [`Subject::kill`] does, while a call waits for its answer; none where it is not a process.
     fn killer(&self) -> Option<Killer> {
         None

@@ -34,7 +34,7 @@ pub(super) struct Run {
     /// The suites: all by default.
     #[arg(value_name = "SUITE")]
     suites: Vec<Suite>,
-    /// The store under test: a name, or the command that starts an adapter for a store of any language, as in
+    /// The store under test: a name such as `sqlite`, or the command that starts an adapter for a store of any language, as in
     /// 'python3 adapter.py' (see `session-harness adapter check`).
     #[arg(long, value_name = "NAME-OR-CMD", default_value = "reference", value_parser = subject)]
     subject: Chosen,
@@ -140,10 +140,7 @@ impl Run {
         let depth = if suites == [Suite::Crash] { DEPTH_ASKED_FOR } else { DEPTH };
         let expectations = self.expect.as_deref().map(Expectations::read).transpose()?;
         Ok(Request {
-            candidate: match self.subject {
-                Chosen::Here(candidate) => candidate,
-                _ => REFERENCE,
-            },
+            candidate: if let Chosen::Here(candidate) = self.subject { candidate } else { REFERENCE },
             suites,
             filter: Filter(self.filter.clone()),
             shard: self.shard,

@@ -57,10 +57,19 @@ impl Default for Limits {
 pub enum Manner {
     /// As they say.
     Plain,
+    /// For one case alone, in surroundings of that case, such as the file systems that it sees.
+    Apart,
     /// With SIGXFSZ ignored, so that a write beyond the limit of a file's size fails and does not end the process.
     IgnoringFileSizeSignal,
     /// As this user, with the group of the same number and no other one. Only root can.
     User(u32),
+}
+
+impl Manner {
+    /// Whether only a process of its own can be started so.
+    pub const fn takes_a_process(self) -> bool {
+        matches!(self, Manner::IgnoringFileSizeSignal | Manner::User(_))
+    }
 }
 
 /// The text is no command.
@@ -380,6 +389,17 @@ impl Subject for Running {
 
     fn said(&mut self) -> Option<String> {
         self.pipes.said()
+    }
+
+    fn unasked(&mut self) -> Option<String> {
+        if self.over.is_some() {
+            return None;
+        }
+        let silence = self.pipes.nothing_unasked().err()?;
+        match self.verdict(silence, Duration::ZERO, "the end of the case") {
+            Over::Broke(what) => Some(what),
+            Over::Late(_) | Over::Exited(_) => None,
+        }
     }
 
     fn killer(&self) -> Option<Killer> {

@@ -53,8 +53,8 @@ impl<'a> Store<'a> {
 
     /// A store in this process.
     pub fn of_candidate(candidate: &'a dyn Candidate) -> Store<'a> {
-        let start = |manner| {
-            if manner != Manner::Plain {
+        let start = |manner: Manner| {
+            if manner.takes_a_process() {
                 return Err(StartError::NoProcess);
             }
             // The files of a case are not in that world's directory, which goes at once.

@@ -1,7 +1,7 @@
 //! The `conformance` suite: what a store makes of each case of the corpus.
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Pid;
 
@@ -111,12 +111,16 @@ impl Log {
     }
 
     fn watch(&self, subject: Box<dyn Subject>) -> Box<dyn Subject> {
-        Box::new(Watched { subject, log: self.clone(), may_be_killed: Cell::new(false) })
+        Box::new(Watched { subject: Some(subject), log: self.clone(), may_be_killed: Cell::new(false) })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Answers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What came of a case, where a failure may be that of a process that gave no answer.
     fn finished(&self, outcome: Result<Outcome, String>) -> Finished {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = self.locked();
         let seen_with_said = |seen: String| match &log.said {
             Some(said) if !seen.contains("its standard error:") => {
                 format!("{seen}\nits standard error:\n{}", indented(said))
@@ -137,7 +141,8 @@ impl Log {
 }
 
 struct Watched {
-    subject: Box<dyn Subject>,
+    /// There until it is killed.
+    subject: Option<Box<dyn Subject>>,
     log: Log,
     /// Whether the harness may have ended it on purpose, so that its silence says nothing.
     may_be_killed: Cell<bool>,
@@ -145,10 +150,11 @@ struct Watched {
 
 impl Subject for Watched {
     fn call(&mut self, call: &Call) -> Reply {
-        let reply = self.subject.call(call);
+        let Some(subject) = &mut self.subject else { return Reply::Exited("it was killed".to_owned()) };
+        let reply = subject.call(call);
         let is_answer = matches!(reply, Reply::Ok(_) | Reply::Refused(_) | Reply::Unsupported(_));
-        let said = if is_answer { None } else { self.subject.said() };
-        let mut log = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = if is_answer { None } else { subject.said() };
+        let mut log = self.log.locked();
         log.calls.push(format!("{:<12} {}", call.name(), told(&reply)));
         if self.may_be_killed.get() {
             return reply;
@@ -163,19 +169,32 @@ impl Subject for Watched {
     }
 
     fn said(&mut self) -> Option<String> {
-        self.subject.said()
+        self.subject.as_mut().and_then(|subject| subject.said())
     }
 
     fn killer(&self) -> Option<Killer> {
         self.may_be_killed.set(true);
-        self.subject.killer()
+        self.subject.as_ref().and_then(|subject| subject.killer())
     }
 
     fn processes(&self) -> Vec<Pid> {
-        self.subject.processes()
+        self.subject.as_ref().map_or_else(Vec::new, |subject| subject.processes())
     }
 
-    fn kill(self: Box<Self>) {
-        self.subject.kill();
+    fn kill(mut self: Box<Self>) {
+        if let Some(subject) = self.subject.take() {
+            subject.kill();
+        }
+    }
+}
+
+/// What follows the last answer of a process, nobody waits for.
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let may_be_killed = self.may_be_killed.get();
+        let unasked = self.subject.as_mut().filter(|_| !may_be_killed).and_then(|subject| subject.unasked());
+        if let Some(what) = unasked {
+            self.log.locked().broke.get_or_insert(what);
+        }
     }
 }

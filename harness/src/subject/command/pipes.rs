@@ -165,7 +165,7 @@ impl Pipes {
         self.lines.rest()
     }
 
-    fn nothing_unasked(&mut self) -> Result<(), Silence> {
+    pub(super) fn nothing_unasked(&mut self) -> Result<(), Silence> {
         self.read_standard_output()?;
         match self.lines.rest() {
             [] => Ok(()),
@@ -233,7 +233,7 @@ fn read_available(pipe: &mut Option<impl Read>, mut take: impl FnMut(&[u8])) -> 
 /// What starts a program, to which its arguments are to be added.
 fn command(program: &OsStr, manner: Manner) -> Command {
     match manner {
-        Manner::Plain => Command::new(program),
+        Manner::Plain | Manner::Apart => Command::new(program),
         Manner::User(id) => {
             let mut command = Command::new(program);
             command.uid(id).gid(id);

@@ -35,11 +35,15 @@ impl Remote {
         Ok(Remote { source: Source::Behind(starter), hello, broke: Mutex::default() })
     }
 
+    /// A store in this process that says `hello` and makes its system calls itself.
+    pub fn here(hello: Hello, start: fn() -> Box<dyn Subject>) -> Remote {
+        Remote { source: Source::Here(start), hello, broke: Mutex::default() }
+    }
+
     /// SQLite, in this process.
     #[cfg(feature = "sqlite")]
     pub fn sqlite() -> Remote {
-        let start = || Box::new(sqlite::Sqlite::default()) as Box<dyn Subject>;
-        Remote { source: Source::Here(start), hello: sqlite::hello(), broke: Mutex::default() }
+        Remote::here(sqlite::hello(), || Box::new(sqlite::Sqlite::default()))
     }
 
     /// What it says of itself.
@@ -80,8 +84,8 @@ impl Remote {
     pub fn start_as(&self, manner: Manner) -> Result<Box<dyn Subject>, StartError> {
         match &self.source {
             Source::Behind(starter) => Ok(Box::new(starter.start_as(manner)?)),
-            Source::Here(start) if manner == Manner::Plain => Ok(start()),
-            Source::Here(_) => Err(StartError::NoProcess),
+            Source::Here(_) if manner.takes_a_process() => Err(StartError::NoProcess),
+            Source::Here(start) => Ok(start()),
         }
     }
 

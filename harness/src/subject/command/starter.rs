@@ -170,6 +170,10 @@ impl Subject for Lent {
         self.started.as_mut().and_then(|started| started.running.said())
     }
 
+    fn unasked(&mut self) -> Option<String> {
+        self.started.as_mut().and_then(|started| started.running.unasked())
+    }
+
     fn killer(&self) -> Option<Killer> {
         self.started.as_ref().and_then(|started| started.running.killer())
     }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::{Judged, Stop, Store, silent, unsupported, violated};
 use crate::call::{Answer, Call, EntryView, Refusal, Reply};
+use crate::diagnose::harmless;
 use crate::subject::Subject;
 use crate::subject::command::Manner;
 
@@ -82,7 +83,7 @@ impl<'a> Ground<'a> {
         match (self.store.start)(self.manner) {
             Ok(process) => Ok(Process(process)),
             // Of another user the program itself may be out of reach.
-            Err(error) if self.manner != Manner::Plain => {
+            Err(error) if self.manner.takes_a_process() => {
                 unsupported(format!("no process of it can be started in the way that this needs: {error}"))
             }
             Err(error) => Err(error.into()),
@@ -231,7 +232,7 @@ impl<'a> Ground<'a> {
             match shown.iter().filter(|one| one.id == entry.id).collect::<Vec<_>>()[..] {
                 [one] if is_equal(one, entry) => {}
                 [one] => {
-                    return violated(format!("{whence}: the entry {entry:?} has become {one:?}"));
+                    return violated(format!("{whence}: {} has become {}", in_short(entry), in_short(one)));
                 }
                 [] => return violated(format!("{whence}: the acknowledged entry {:?} is gone", entry.id)),
                 _ => return violated(format!("{whence}: the entry {:?} is there twice", entry.id)),
@@ -240,7 +241,7 @@ impl<'a> Ground<'a> {
         let is_known = |one: &EntryView| self.acknowledged.iter().any(|entry| is_equal(one, entry));
         let is_in_doubt = |one: &EntryView| self.in_doubt.iter().any(|message| is_of(one, message));
         match shown.iter().find(|one| !is_known(one) && !is_in_doubt(one)) {
-            Some(one) => violated(format!("{whence}: the entry {one:?} was never acknowledged")),
+            Some(one) => violated(format!("{whence}: {} was never acknowledged", in_short(one))),
             None => Ok(()),
         }
     }
@@ -354,6 +355,12 @@ pub(super) fn raw(message: &Value) -> Box<RawValue> {
 
 pub(super) fn told(refusal: &Refusal) -> String {
     format!("{} ({})", refusal.code, refusal.message)
+}
+
+/// An entry with the beginning of its message.
+fn in_short(entry: &EntryView) -> String {
+    let EntryView { id, parent_id, message, .. } = entry;
+    format!("the entry {id:?} below {parent_id:?}, with {}", harmless::shortened(message.as_bytes(), 80))
 }
 
 fn value(entry: &EntryView) -> Option<Value> {

@@ -13,6 +13,7 @@ use super::ground::{Appended, Ground, Process, STORE, told};
 use super::life::{active_leaf, goes_on, tree_append, with_tree};
 use super::{CheckError, Judged, Stop, small_disk, unsupported, violated};
 use crate::call::Call;
+use crate::diagnose::harmless;
 use crate::subject::command::Manner;
 
 /// A user without rights of its own: `nobody`, where that name exists.
@@ -183,9 +184,9 @@ pub(super) fn replaced_directory(ground: &mut Ground<'_>) -> Judged {
     let whence = "another directory took the place of its own, and an append was acknowledged";
     ground.expect_what_was_acknowledged(&appended, whence)?;
     if let Some(stranger) = fs::read_dir(ground.root())?.next() {
-        let name = stranger?.file_name();
+        let name = harmless::path(&stranger?.path());
         return violated(format!(
-            "a refused append has made {name:?} in a directory that is not the session's"
+            "a refused append has made {name} in a directory that is not the session's"
         ));
     }
     fs::remove_dir(ground.root())?;

@@ -213,13 +213,12 @@ pub(super) fn two_processes_one_branch(ground: &mut Ground<'_>) -> Judged {
     for round in 0..4 {
         let process = &mut processes[round % 2];
         let message = ground.message();
-        let answer = match process.reply(&tree_append(&message))? {
-            Ok(answer) => answer,
-            Err(_) => {
-                // It has noticed the other one.
-                open_tree(ground, process)?;
-                process.ok(&tree_append(&message))?
-            }
+        let answer = if let Ok(answer) = process.reply(&tree_append(&message))? {
+            answer
+        } else {
+            // It has noticed the other one.
+            open_tree(ground, process)?;
+            process.ok(&tree_append(&message))?
         };
         let parent = answer.entry.as_ref().and_then(|entry| entry.parent_id.clone());
         ground.acknowledge(answer, parent.as_deref(), &message)?;

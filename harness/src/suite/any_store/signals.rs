@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +31,10 @@ const LONGEST_BURST: Duration = Duration::from_millis(60);
 const CHANGES: usize = 8;
 
 /// Appends in which a change is waited for.
-const MOST_APPENDS: usize = 32;
+const MOST_APPENDS: usize = 64;
+
+/// Times that a change is waited for, since whoever watches may come too late.
+const MOST_WATCHES: usize = 8;
 
 /// Appends that are stopped half way.
 const STOPS: usize = 4;
@@ -64,29 +68,47 @@ pub(super) fn killed_in_a_burst(ground: &mut Ground<'_>) -> Judged {
 pub(super) fn killed_at_a_change(ground: &mut Ground<'_>) -> Judged {
     let mut process = ground.session(1)?;
     for nth in 1..=CHANGES {
-        let Some(kill) = process.0.killer() else { return no_process() };
-        let root = ground.root();
-        let (over, killed) = (AtomicBool::new(false), AtomicBool::new(false));
-        thread::scope(|scope| {
-            let before = look(&root);
-            scope.spawn(|| {
-                if wait_for_change(&root, before, nth, &over) {
-                    killed.store(true, Ordering::Relaxed);
-                    kill();
-                }
-            });
-            let appended = append_until_killed(ground, &mut process, MOST_APPENDS);
-            over.store(true, Ordering::Relaxed);
-            appended
-        })?;
-        if !killed.into_inner() {
-            return unsupported("nothing changes in the session's directory when it appends");
+        let mut watches = 0;
+        while !is_killed_at(nth, ground, &mut process)? {
+            watches += 1;
+            if watches == MOST_WATCHES {
+                let what = format!("no kill came at change {nth} of the session's directory");
+                return Err(Stop::Error(CheckError::NotStruck(what)));
+            }
         }
         let whence = format!("after kill -9 at change {nth} of the session's directory");
         let Some(next) = loaded_after_kill(ground, &whence)? else { return Ok(()) };
         process = next;
     }
     ground.cold_load("after kill -9 at chosen moments")
+}
+
+/// Appends until the process is killed at a change of the directory, or so many times in vain.
+fn is_killed_at(nth: usize, ground: &mut Ground<'_>, process: &mut Process) -> Result<bool, Stop> {
+    let Some(kill) = process.0.killer() else {
+        no_process()?;
+        return Ok(false);
+    };
+    let root = ground.root();
+    let before = look(&root);
+    let (over, killed, watches) = (AtomicBool::new(false), AtomicBool::new(false), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            watches.wait();
+            if wait_for_change(&root, before.clone(), nth, &over) {
+                killed.store(true, Ordering::Relaxed);
+                kill();
+            }
+        });
+        watches.wait();
+        let appended = append_until_killed(ground, process, MOST_APPENDS);
+        over.store(true, Ordering::Relaxed);
+        appended
+    })?;
+    if !killed.load(Ordering::Relaxed) && look(&root) == before {
+        return unsupported("nothing changes in the session's directory when it appends");
+    }
+    Ok(killed.into_inner())
 }
 
 pub(super) fn stopped_within_an_append(ground: &mut Ground<'_>) -> Judged {

@@ -5,6 +5,7 @@ use std::thread;
 
 use super::ground::Ground;
 use super::{Judged, unsupported, violated};
+use crate::subject::command::Manner;
 
 /// Runs the rest of a case with a file system of [`BYTES`] at the session's directory. A thread with a mount namespace of
 /// its own does, from which the processes of the store inherit it, so that nothing of it stays and nobody else sees it.
@@ -12,6 +13,8 @@ pub(super) fn within<'a>(
     ground: &mut Ground<'a>,
     rest: impl FnOnce(&mut Ground<'a>) -> Judged + Send,
 ) -> Judged {
+    // One that serves other cases, too, has seen other file systems.
+    ground.manner = Manner::Apart;
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
             enter(&ground.root())?;
