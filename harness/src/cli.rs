@@ -64,8 +64,8 @@ enum Command {
     Inspect(recover::Inspect),
     /// Resolves what a crash left, where nothing has to be guessed or you choose.
     Recover(recover::Recover),
-    /// Is the reference store behind the protocol of `--subject`, to try a harness or an adapter against.
-    Subject,
+    /// Is a store of this tool behind the protocol of `--subject`, to try a harness or an adapter against.
+    Subject(subject::Subject),
     /// Helps to write an adapter for a store of another language.
     #[command(subcommand)]
     Adapter(adapter::Adapter),
@@ -93,7 +93,7 @@ pub fn main() -> Exit {
         Some(Command::Tree(options)) => tree::tree(&options),
         Some(Command::Inspect(options)) => recover::inspect(&options),
         Some(Command::Recover(options)) => recover::recover(&options),
-        Some(Command::Subject) => subject::subject(),
+        Some(Command::Subject(options)) => subject::subject(&options),
         Some(Command::Adapter(adapter::Adapter::Check(options))) => adapter::check(&options),
     };
     match done {
@@ -135,9 +135,7 @@ enum CliError {
         "the subject broke the protocol: {0}\n`session-harness adapter check --subject CMD` goes through it step by step"
     )]
     BrokeTheProtocol(String),
-    #[error(
-        "the suite `{0}` disturbs system calls, which those of an adapter's process are not open to: leave it out"
-    )]
+    #[error("the suite `{0}` disturbs system calls, which those of this store are not open to: leave it out")]
     OnlyHere(Suite),
     #[error("{0}; standard input must have requests of the protocol, one a line")]
     BadRequest(BadRequest),

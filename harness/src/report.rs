@@ -45,6 +45,9 @@ pub struct Report {
     /// Why not everything was run that was asked for; none where it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Partial>,
+    /// Suites that do not see the subject, so that they say nothing of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_seen_by: Vec<Unseen>,
     /// The numbers.
     pub summary: Summary,
     /// Known failures and skips that match no case.
@@ -72,6 +75,15 @@ pub struct Selection {
     /// A digest of the known failures and skips.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expectations: Option<String>,
+}
+
+/// A suite that does not see the subject.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// The suite.
+    pub suite: Suite,
+    /// Why it does not.
+    pub reason: String,
 }
 
 /// Why a run ended early.

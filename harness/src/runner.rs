@@ -8,7 +8,7 @@ use crate::crash::Profile;
 use crate::expectations::Expectations;
 use crate::glob::Filter;
 use crate::parallel;
-use crate::report::{self, CaseReport, Partial, Report, SCHEMA, Selection, Summary, Tally};
+use crate::report::{self, CaseReport, Partial, Report, SCHEMA, Selection, Summary, Tally, Unseen};
 use crate::scenario::HarnessError;
 use crate::shard::Shard;
 use crate::subject::Candidate;
@@ -108,6 +108,7 @@ fn report(request: &Request, all: Part, took: Duration) -> Report {
         profile: request.profile.to_string(),
         selection: request.selection(),
         partial,
+        not_seen_by: request.not_seen_by(),
         summary: Summary::new(&cases, tally, states.as_ref(), took),
         unmatched_expectations,
         cases,
@@ -120,6 +121,16 @@ impl Request {
     /// Whether a case with this id is asked for, where its id alone decides which part it belongs to.
     fn asks_for(&self, id: &str) -> bool {
         self.filter.matches(id) && self.shard.is_none_or(|shard| shard.holds(id))
+    }
+
+    /// The suites to which only answers are open do not see what is below them.
+    fn not_seen_by(&self) -> Vec<Unseen> {
+        let below = |remote: &Arc<Remote>| {
+            let reason = remote.out_of_sight();
+            let suites = Suite::ALL.into_iter().filter(|suite| suite.looks_below());
+            suites.map(|suite| Unseen { suite, reason: reason.to_owned() }).collect()
+        };
+        self.remote.as_ref().map_or_else(Vec::new, below)
     }
 
     fn selection(&self) -> Selection {

@@ -2,12 +2,16 @@
 
 use std::fmt;
 
+use rustix::process::Pid;
+
 use crate::call::{Call, Reply};
 use crate::specimens;
 use crate::world::WorldOps;
 
 pub mod command;
 mod in_process;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 pub use in_process::{InProcess, REFERENCE, Reference};
 
@@ -21,9 +25,19 @@ pub trait Subject: Send {
         None
     }
 
+    /// What it sent that no request asked for, as far as that has come; none where it keeps to the protocol.
+    fn unasked(&mut self) -> Option<String> {
+        None
+    }
+
     /// What ends it as [`Subject::kill`] does, while a call waits for its answer; none where it is not a process.
     fn killer(&self) -> Option<Killer> {
         None
+    }
+
+    /// The processes that it consists of now, the first one first; none where it is not a process of its own.
+    fn processes(&self) -> Vec<Pid> {
+        Vec::new()
     }
 
     /// Ends it at once, as `kill -9` does: nothing of it runs any more. In this process that is to drop it, where

@@ -28,6 +28,11 @@ impl Suite {
     /// Every suite.
     pub const ALL: [Suite; 3] = [Suite::Conformance, Suite::Faults, Suite::Crash];
 
+    /// Whether it looks below a store, at its system calls. It sees no store that is known by its answers alone.
+    pub const fn looks_below(self) -> bool {
+        matches!(self, Suite::Faults | Suite::Crash)
+    }
+
     /// The name, with which the ids of its cases begin.
     pub const fn name(self) -> &'static str {
         match self {

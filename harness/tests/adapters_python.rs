@@ -18,6 +18,11 @@ use tempfile::TempDir;
 #[path = "../../core/tests/support/seeded.rs"]
 mod seeded;
 
+/// The adapter of the store in this repository.
+fn adapter() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/adapters/python/adapter.py")
+}
+
 /// Two directories and two stores that are asked the same.
 struct Both {
     directories: [TempDir; 2],
@@ -27,7 +32,7 @@ struct Both {
 impl Both {
     fn new() -> Both {
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
-        let python = python::command(&python::store()).start(directories[1].path()).expect("a handshake");
+        let python = python::command(&adapter()).start(directories[1].path()).expect("a handshake");
         Both { directories, subjects: [Box::new(InProcess::live(OsFileOps::new())), Box::new(python)] }
     }
 
@@ -306,8 +311,7 @@ fn two_processes_in_python_serialise_their_commits() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("session.jsonl").to_string_lossy().into_owned();
-    let start =
-        || -> Running { python::command(&python::store()).start(directory.path()).expect("a handshake") };
+    let start = || -> Running { python::command(&adapter()).start(directory.path()).expect("a handshake") };
     let mut first = start();
     assert!(first.hello().can(Capability::Concurrent));
     assert!(matches!(first.call(&with_path(&create(), &path)), Reply::Ok(_)));

@@ -89,20 +89,58 @@ fn the_store_in_python_holds() {
     }
 }
 
+#[cfg(feature = "sqlite")]
 #[test]
-fn sqlite_keeps_what_it_can_be_asked_for() {
-    if python_is_here() {
-        let (status, report) = run(&adapter("sqlite"), "conformance/any-store/*", &[]);
+fn sqlite_keeps_what_it_can_be_asked_for_and_the_report_says_what_does_not_see_it() {
+    let of_logs =
+        ["damaged-middle", "parent-cycle", "torn-tail"].map(|name| format!("conformance/any-store/{name}"));
+    for (subject, least) in [("sqlite".to_owned(), 15), (format!("'{HARNESS}' subject --store sqlite"), 20)] {
+        let (status, report) = run(&subject, "conformance/any-store/*", &[]);
         let by_status = by_status(&report);
-        let unsupported = ["conformance/any-store/damaged-middle", "conformance/any-store/torn-tail"];
-        assert_eq!(by_status.get("unsupported").map(Vec::as_slice), Some(&unsupported[..]), "{report:#}");
-        assert_eq!((status, by_status.len()), (Some(0), 2), "{report:#}");
-        let (status, report) = run(&adapter("sqlite"), "conformance/store-append/*", &[]);
-        assert_eq!(
-            (status, report["summary"]["unsupported"] == report["cases"].as_array().map_or(0, Vec::len)),
-            (Some(0), true)
-        );
+        let statuses: Vec<&str> = by_status.keys().copied().collect();
+        assert_eq!((status, &statuses[..]), (Some(0), &["pass", "unsupported"][..]), "{report:#}");
+        assert!(by_status["pass"].len() >= least, "{report:#}");
+        assert!(of_logs.iter().all(|id| by_status["unsupported"].contains(&id.as_str())), "{report:#}");
+        let unseen: Vec<&Value> =
+            report["not_seen_by"].as_array().into_iter().flatten().map(|it| &it["suite"]).collect();
+        assert_eq!(unseen, ["faults", "crash"], "{report:#}");
     }
+    let (status, report) = run("sqlite", "conformance/store-append/*", &[]);
+    assert_eq!(
+        (status, report["summary"]["unsupported"] == report["cases"].as_array().map_or(0, Vec::len)),
+        (Some(0), true)
+    );
+    let output = harness(&["run", "--subject", "sqlite", "--filter", "conformance/any-store/loaded-again"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("not seen by faults: ") && told.contains("not seen by crash: "), "{told}");
+    let output = harness(&["run", "faults", "--subject", "sqlite"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn cases_of_any_store_are_listed_and_replayed_in_this_process() {
+    let output = harness(&["list", "conformance", "--filter", "conformance/any-store/*"]);
+    let ids = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(ids.lines().count() >= 30, "{ids}");
+    for id in ["conformance/any-store/full-disk", "conformance/any-store/parent-cycle"] {
+        assert!(ids.lines().any(|line| line == id), "{ids}");
+        let output = harness(&["replay", id]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let (status, report) = run("reference", "conformance/any-store/loaded-again", &[]);
+    assert_eq!((status, &report["cases"][0]["status"]), (Some(0), &Value::from("pass")), "{report:#}");
+}
+
+#[test]
+fn output_after_the_last_answer_of_a_process_breaks_the_protocol() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("adapter.sh");
+    let noise = r#"s/^{"id":5,"ok":{"header".*/&\nnoise/"#;
+    fs::write(&path, format!("'{HARNESS}' subject | sed -u '{noise}'\n")).expect("a script");
+    let subject = format!("sh {}", path.display());
+    let (status, report) = run(&subject, "conformance/any-store/refused-append", &[]);
+    let seen = report["cases"][0]["evidence"][0]["seen"].as_str().unwrap_or_default();
+    assert!(status == Some(4) && seen.contains("nobody asked for") && seen.contains("noise"), "{report:#}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::report::Level;
 use crate::requirement::{self, Requirement};
 use crate::scenario::HarnessError;
 use crate::subject::REFERENCE;
-use crate::suite::{Suite, crash, faults};
+use crate::suite::{Suite, any_store, crash, faults};
 
 #[derive(Debug, Args)]
 pub(super) struct List {
@@ -72,7 +72,19 @@ fn listed_conformance() -> Result<Vec<Listed>, HarnessError> {
         requirements: case.about().into_iter().map(|id| id.to_owned().into()).collect(),
         id: case.id,
     };
-    Ok(corpus::embedded()?.into_iter().map(listed).collect())
+    let of_corpus = corpus::embedded()?.into_iter().map(listed);
+    Ok(of_corpus.chain(any_store::CASES.iter().map(listed_any)).collect())
+}
+
+/// A case for stores that are known by their answers alone.
+fn listed_any(case: &any_store::Case) -> Listed {
+    Listed {
+        id: case.id(),
+        suite: Suite::Conformance,
+        level: Level::Must,
+        stage: None,
+        requirements: case.requirements.iter().copied().map(Cow::Borrowed).collect(),
+    }
 }
 
 /// All of them are run: a case is one only if no other has an equal trace.

@@ -13,7 +13,7 @@ use crate::promise::{Promise, Violation};
 use crate::replay;
 use crate::scenario::HarnessError;
 use crate::subject::Candidate;
-use crate::subject::command::{self, Command, Remote, Use};
+use crate::subject::command::{self, Remote, Use};
 use crate::suite::any_store;
 use crate::suite::conformance::{self, End};
 use crate::suite::faults::Case;
@@ -44,22 +44,26 @@ pub(super) fn replay(options: &Replay) -> Result<Exit, CliError> {
 fn told(options: &Replay) -> Result<(String, Exit), CliError> {
     match &options.subject {
         Chosen::Here(candidate) => told_here(*candidate, options),
-        Chosen::Behind(command) => told_behind(command, &options.case),
+        Chosen::Behind(command) => {
+            command::end_all_at_signal(1)?;
+            told_apart(&Remote::greet(command.clone(), Use::Once)?, &options.case)
+        }
+        #[cfg(feature = "sqlite")]
+        Chosen::Sqlite => told_apart(&Remote::sqlite(), &options.case),
     }
 }
 
-fn told_behind(command: &Command, id: &str) -> Result<(String, Exit), CliError> {
-    command::end_all_at_signal(1)?;
+/// Of a store that is known by its answers alone.
+fn told_apart(remote: &Remote, id: &str) -> Result<(String, Exit), CliError> {
     let of_corpus = corpus::embedded().map_err(HarnessError::from)?.into_iter().find(|case| case.id == id);
     let of_any_store = any_store::CASES.iter().find(|case| case.id() == id);
-    let remote = Remote::greet(command.clone(), Use::Once)?;
     let (text, end) = match (of_corpus, of_any_store) {
         (Some(case), _) => {
-            let finished = conformance::run_behind(&remote, &case);
+            let finished = conformance::run_behind(remote, &case);
             replay::tell_conformance(id, &case.title, &case.requirements.join(" "), finished)
         }
         (None, Some(case)) => {
-            let finished = conformance::run_any(&remote, case);
+            let finished = conformance::run_any(remote, case);
             replay::tell_conformance(id, case.title, &case.requirements.join(" "), finished)
         }
         (None, None) => return Err(CliError::NoSuchCase(id.to_owned())),
@@ -72,6 +76,12 @@ fn told_here(candidate: &'static dyn Candidate, options: &Replay) -> Result<(Str
     let conformance = corpus::embedded().map_err(HarnessError::from)?;
     if let Some(case) = conformance.iter().find(|case| case.id == options.case) {
         let (text, end) = replay::replay_conformance(candidate, case, backend);
+        return Ok((text, exit_of(&end)));
+    }
+    if let Some(case) = any_store::CASES.iter().find(|case| case.id() == options.case) {
+        let finished = conformance::run_any_here(candidate, case);
+        let requirements = case.requirements.join(" ");
+        let (text, end) = replay::tell_conformance(&options.case, case.title, &requirements, finished);
         return Ok((text, exit_of(&end)));
     }
     if let Some(case) = Case::find(candidate, &options.case)? {

@@ -34,7 +34,7 @@ pub(super) struct Run {
     /// The suites: all by default.
     #[arg(value_name = "SUITE")]
     suites: Vec<Suite>,
-    /// The store under test: a name, or the command that starts an adapter for a store of any language, as in
+    /// The store under test: a name such as `sqlite`, or the command that starts an adapter for a store of any language, as in
     /// 'python3 adapter.py' (see `session-harness adapter check`).
     #[arg(long, value_name = "NAME-OR-CMD", default_value = "reference", value_parser = subject)]
     subject: Chosen,
@@ -134,16 +134,13 @@ impl Run {
             (Some(_), []) => vec![Suite::Conformance],
             _ => chosen(&self.suites),
         };
-        if let Some(suite) = suites.iter().find(|suite| remote.is_some() && **suite != Suite::Conformance) {
+        if let Some(suite) = suites.iter().find(|suite| remote.is_some() && suite.looks_below()) {
             return Err(CliError::OnlyHere(*suite));
         }
         let depth = if suites == [Suite::Crash] { DEPTH_ASKED_FOR } else { DEPTH };
         let expectations = self.expect.as_deref().map(Expectations::read).transpose()?;
         Ok(Request {
-            candidate: match self.subject {
-                Chosen::Here(candidate) => candidate,
-                Chosen::Behind(_) => REFERENCE,
-            },
+            candidate: if let Chosen::Here(candidate) = self.subject { candidate } else { REFERENCE },
             suites,
             filter: Filter(self.filter.clone()),
             shard: self.shard,
@@ -162,9 +159,15 @@ impl Run {
 
 impl Run {
     fn remote(&self) -> Result<Option<Arc<Remote>>, CliError> {
-        let Chosen::Behind(command) = &self.subject else { return Ok(None) };
         let used = if self.reuse { Use::Again } else { Use::Once };
-        Ok(Some(Arc::new(Remote::greet(with_timeout(command, self.timeout), used)?)))
+        Ok(match &self.subject {
+            Chosen::Here(_) => None,
+            Chosen::Behind(command) => {
+                Some(Arc::new(Remote::greet(with_timeout(command, self.timeout), used)?))
+            }
+            #[cfg(feature = "sqlite")]
+            Chosen::Sqlite => Some(Arc::new(Remote::sqlite())),
+        })
     }
 }
 

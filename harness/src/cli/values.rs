@@ -32,14 +32,41 @@ pub(super) enum Chosen {
     Here(&'static dyn Candidate),
     /// One behind the protocol.
     Behind(Command),
+    /// SQLite, in this process.
+    #[cfg(feature = "sqlite")]
+    Sqlite,
+}
+
+/// The text names no store that this build can test.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChosenError {
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[cfg(not(feature = "sqlite"))]
+    #[error("this build has no SQLite: build it with the feature `sqlite`, which needs a C compiler")]
+    NoSqlite,
 }
 
 /// A store by its name, else by the command that starts it.
-pub(super) fn subject(text: &str) -> Result<Chosen, CommandError> {
+pub(super) fn subject(text: &str) -> Result<Chosen, ChosenError> {
+    if text == "sqlite" {
+        return sqlite();
+    }
     match subject::named(text) {
         Ok(candidate) => Ok(Chosen::Here(candidate)),
-        Err(_) => command(text).map(Chosen::Behind),
+        Err(_) => Ok(Chosen::Behind(command(text)?)),
     }
+}
+
+#[cfg(feature = "sqlite")]
+#[expect(clippy::unnecessary_wraps, reason = "a build without SQLite has none to give")]
+fn sqlite() -> Result<Chosen, ChosenError> {
+    Ok(Chosen::Sqlite)
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite() -> Result<Chosen, ChosenError> {
+    Err(ChosenError::NoSqlite)
 }
 
 /// A command, with the files of the present directory.

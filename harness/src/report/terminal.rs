@@ -1,6 +1,6 @@
 //! The report for a person at a terminal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
@@ -40,6 +40,7 @@ pub fn render(report: &Report, color: bool) -> String {
         let _ = writeln!(out, "             {} faults struck", grouped(report.summary.tally.faults_fired));
     }
     tables(&mut out, report, paint);
+    left_out(&mut out, report);
     if report.summary.tally.race_windows > 0 {
         let _ = writeln!(
             out,
@@ -96,6 +97,21 @@ pub fn verdict(report: &Report, color: bool) -> String {
         ),
     };
     out
+}
+
+/// What a run says nothing of, and why.
+fn left_out(out: &mut String, report: &Report) {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for case in report.cases.iter().filter(|case| case.status == Status::Unsupported) {
+        *reasons.entry(case.reason.as_deref().unwrap_or("no reason given")).or_default() += 1;
+    }
+    for unseen in &report.not_seen_by {
+        let _ = writeln!(out, "not seen by {}: {}", unseen.suite, unseen.reason);
+    }
+    for (reason, count) in reasons {
+        let cases = if count == 1 { "case" } else { "cases" };
+        let _ = writeln!(out, "unsupported, {} {cases}: {}", grouped(count), harmless(reason));
+    }
 }
 
 fn seconds(report: &Report) -> String {

@@ -12,6 +12,8 @@ use crate::crash::Profile;
 use crate::scenario::HarnessError;
 use crate::subject::{Candidate, REFERENCE};
 use crate::suite::{crash, faults, recovery};
+#[cfg(feature = "sqlite")]
+use crate::{subject::command::Remote, suite::any_store};
 
 /// What came of one specimen.
 #[derive(Debug)]
@@ -105,7 +107,11 @@ pub fn rows(
 /// # Errors
 /// As [`show`].
 pub fn controls(jobs: usize) -> Result<Vec<Control>, HarnessError> {
-    Ok(vec![good(REFERENCE, jobs)?, good(&SMALL, jobs)?, canary()?, blindfold()?])
+    let mut controls = vec![good(REFERENCE, jobs)?, good(&SMALL, jobs)?];
+    #[cfg(feature = "sqlite")]
+    controls.push(good_apart(&Remote::sqlite()));
+    controls.extend([canary()?, blindfold()?]);
+    Ok(controls)
 }
 
 fn pick<'a, T>(
@@ -145,6 +151,24 @@ fn good(candidate: &'static dyn Candidate, jobs: usize) -> Result<Control, Harne
         wrong => wrong,
     };
     Ok(Control { name: candidate.name(), expected: "not flagged", cases, wrong })
+}
+
+/// A good store that is known by its answers alone, in everything that it can be asked.
+#[cfg(feature = "sqlite")]
+fn good_apart(remote: &Remote) -> Control {
+    let store = any_store::Store::of(remote.hello(), |manner| remote.start_as(manner));
+    let mut control = Control { name: remote.name(), expected: "not flagged", cases: 0, wrong: None };
+    for case in &any_store::CASES {
+        let flagged = match any_store::check(case, &store) {
+            Ok(any_store::Outcome::Unsupported(_)) => continue,
+            Ok(any_store::Outcome::Pass) => None,
+            Ok(any_store::Outcome::Violation(seen) | any_store::Outcome::Silent(_, seen)) => Some(seen),
+            Err(error) => Some(error.to_string()),
+        };
+        control.cases += 1;
+        control.wrong = control.wrong.or_else(|| flagged.map(|flagged| format!("{}: {flagged}", case.id())));
+    }
+    control
 }
 
 /// What cannot escape, unless nobody looks.

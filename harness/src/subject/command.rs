@@ -10,6 +10,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::Pid;
+
 use crate::call::{Call, Refusal, Reply};
 use crate::diagnose::harmless;
 use crate::protocol::{self, Hello};
@@ -47,6 +49,26 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits { first: protocol::FIRST_ANSWER, each: protocol::ANSWER, end: Duration::from_secs(2) }
+    }
+}
+
+/// How a process is started, beside the words of its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// As they say.
+    Plain,
+    /// For one case alone, in surroundings of that case, such as the file systems that it sees.
+    Apart,
+    /// With SIGXFSZ ignored, so that a write beyond the limit of a file's size fails and does not end the process.
+    IgnoringFileSizeSignal,
+    /// As this user, with the group of the same number and no other one. Only root can.
+    User(u32),
+}
+
+impl Manner {
+    /// Whether only a process of its own can be started so.
+    pub const fn takes_a_process(self) -> bool {
+        matches!(self, Manner::IgnoringFileSizeSignal | Manner::User(_))
     }
 }
 
@@ -118,7 +140,15 @@ impl Command {
     /// # Errors
     /// [`StartError`] where it cannot be started, or the handshake is not one.
     pub fn start(&self, directory: &Path) -> Result<Running, StartError> {
-        let pipes = Pipes::open(&self.program, &self.arguments, directory)
+        self.start_as(directory, Manner::Plain)
+    }
+
+    /// As [`Command::start`], in another manner.
+    ///
+    /// # Errors
+    /// As [`Command::start`].
+    pub fn start_as(&self, directory: &Path, manner: Manner) -> Result<Running, StartError> {
+        let pipes = Pipes::open(&self.program, &self.arguments, directory, manner)
             .map_err(|source| StartError::Spawn { command: self.to_string(), source })?;
         let mut running = Running {
             pipes,
@@ -191,6 +221,9 @@ pub enum StartError {
     /// It speaks another version.
     #[error("the subject speaks protocol {0}, and this harness {ours}", ours = protocol::VERSION)]
     Version(u32),
+    /// It runs in this process.
+    #[error("it is no process of its own")]
+    NoProcess,
     /// There was no directory for it.
     #[error("cannot make an empty directory to start the subject in: {0}")]
     Directory(io::Error),
@@ -358,8 +391,23 @@ impl Subject for Running {
         self.pipes.said()
     }
 
+    fn unasked(&mut self) -> Option<String> {
+        if self.over.is_some() {
+            return None;
+        }
+        let silence = self.pipes.nothing_unasked().err()?;
+        match self.verdict(silence, Duration::ZERO, "the end of the case") {
+            Over::Broke(what) => Some(what),
+            Over::Late(_) | Over::Exited(_) => None,
+        }
+    }
+
     fn killer(&self) -> Option<Killer> {
         Some(self.pipes.killer())
+    }
+
+    fn processes(&self) -> Vec<Pid> {
+        self.pipes.processes()
     }
 
     fn kill(mut self: Box<Self>) {

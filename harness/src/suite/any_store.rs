@@ -11,14 +11,17 @@ use std::time::Duration;
 use crate::call::Reply;
 use crate::inject::Injector;
 use crate::protocol::{Capability, Hello};
-use crate::subject::command::{StartError, Starter, indented};
+use crate::subject::command::{Manner, StartError, indented};
 use crate::subject::{Candidate, Subject};
 use crate::world::{Backend, World};
 
 mod damage;
 mod ground;
+mod hindered;
 mod life;
 mod outside;
+mod signals;
+mod small_disk;
 
 use ground::Ground;
 
@@ -28,29 +31,32 @@ pub const TOPIC: &str = "conformance/any-store";
 /// A store on a real directory, whose processes can be started.
 pub struct Store<'a> {
     /// Starts a process of it.
-    pub start: Box<Start<'a>>,
+    start: Box<Start<'a>>,
     /// Whether it has trees.
-    pub has_trees: bool,
+    has_trees: bool,
     /// Whether it can inspect and recover.
-    pub recovers: bool,
+    recovers: bool,
 }
 
 /// Starts a process of a store.
-pub type Start<'a> = dyn Fn() -> Result<Box<dyn Subject>, StartError> + Sync + 'a;
+type Start<'a> = dyn Fn(Manner) -> Result<Box<dyn Subject>, StartError> + Sync + 'a;
 
 impl<'a> Store<'a> {
-    /// A store behind the protocol, which said `hello`.
-    pub fn of_command(starter: &'a Starter, hello: &Hello) -> Store<'a> {
-        Store {
-            start: Box::new(|| Ok(Box::new(starter.start()?))),
-            has_trees: hello.can(Capability::Tree),
-            recovers: hello.can(Capability::Recover),
-        }
+    /// A store that said `hello`, and what starts a process of it.
+    pub fn of(
+        hello: &Hello,
+        start: impl Fn(Manner) -> Result<Box<dyn Subject>, StartError> + Sync + 'a,
+    ) -> Store<'a> {
+        let (has_trees, recovers) = (hello.can(Capability::Tree), hello.can(Capability::Recover));
+        Store { start: Box::new(start), has_trees, recovers }
     }
 
     /// A store in this process.
     pub fn of_candidate(candidate: &'a dyn Candidate) -> Store<'a> {
-        let start = || {
+        let start = |manner: Manner| {
+            if manner.takes_a_process() {
+                return Err(StartError::NoProcess);
+            }
             // The files of a case are not in that world's directory, which goes at once.
             let mut world = World::new(Backend::Real, "session.jsonl").map_err(StartError::Directory)?;
             Ok(candidate.start(world.process(&Injector::watching())))
@@ -101,6 +107,9 @@ pub enum CheckError {
     /// The files could not be prepared or looked at.
     #[error("the harness could not prepare or read the files of a case: {0}")]
     Files(#[from] io::Error),
+    /// What was to disturb the store did not.
+    #[error("the fault did not strike: {0}")]
+    NotStruck(String),
     /// No process of the store could be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -157,7 +166,7 @@ fn unsupported<T>(reason: impl Into<String>) -> Result<T, Stop> {
 const LONGEST_DELAY: Duration = Duration::from_millis(12);
 
 /// Every case.
-pub const CASES: [Case; 17] = [
+pub const CASES: [Case; 30] = [
     Case {
         name: "loaded-again",
         title: "a session that was closed is loaded again as it was, in this process and in another one",
@@ -175,6 +184,24 @@ pub const CASES: [Case; 17] = [
         title: "what was acknowledged is there after kill -9 at any moment of the next append",
         requirements: &["C23"],
         run: life::killed_within_an_append,
+    },
+    Case {
+        name: "killed-in-a-burst",
+        title: "what was acknowledged is there after kill -9 at random moments of many appends",
+        requirements: &["C23"],
+        run: signals::killed_in_a_burst,
+    },
+    Case {
+        name: "killed-at-a-change",
+        title: "what was acknowledged is there after kill -9 at each change of the session's directory",
+        requirements: &["C23"],
+        run: signals::killed_at_a_change,
+    },
+    Case {
+        name: "stopped-within-an-append",
+        title: "a process that stands still within an append, beside another one, loses nothing",
+        requirements: &["S8"],
+        run: signals::stopped_within_an_append,
     },
     Case {
         name: "refused-append",
@@ -195,6 +222,54 @@ pub const CASES: [Case; 17] = [
         run: life::failed_append_of_a_tree,
     },
     Case {
+        name: "file-size-limit",
+        title: "an append beyond the limit of a file's size fails, and nothing of it stays",
+        requirements: &["S5", "C3"],
+        run: hindered::file_size_limit,
+    },
+    Case {
+        name: "file-size-limit-of-a-tree",
+        title: "after an append that failed, the next one has a parent that is on disk",
+        requirements: &["T3", "S5"],
+        run: hindered::file_size_limit_of_a_tree,
+    },
+    Case {
+        name: "full-disk",
+        title: "an append to a full disk fails, and nothing of it stays",
+        requirements: &["S5", "C3"],
+        run: hindered::full_disk,
+    },
+    Case {
+        name: "full-disk-next-append",
+        title: "after a full disk, the next append works and is there after a load",
+        requirements: &["S5", "C3"],
+        run: hindered::full_disk_next_append,
+    },
+    Case {
+        name: "full-disk-at-create",
+        title: "a session that had no room to begin can begin when there is room",
+        requirements: &["S1"],
+        run: hindered::full_disk_at_create,
+    },
+    Case {
+        name: "read-only-disk",
+        title: "an append to a disk that became read-only fails, and nothing of it stays",
+        requirements: &["S5", "C2"],
+        run: hindered::read_only_disk,
+    },
+    Case {
+        name: "unwritable-directory",
+        title: "an append in a directory that cannot be written fails whole, or is there",
+        requirements: &["S5", "C2"],
+        run: hindered::unwritable_directory,
+    },
+    Case {
+        name: "replaced-directory",
+        title: "another directory in place of the session's is noticed, or nothing is lost",
+        requirements: &["S3"],
+        run: hindered::replaced_directory,
+    },
+    Case {
         name: "other-branch",
         title: "going to another branch loses no entry",
         requirements: &["T2", "T4", "T5"],
@@ -205,6 +280,12 @@ pub const CASES: [Case; 17] = [
         title: "two processes that append in turn lose nothing that was acknowledged",
         requirements: &["S8"],
         run: life::two_processes_in_turn,
+    },
+    Case {
+        name: "two-processes-one-branch",
+        title: "what two processes append at their leaves in turn is one branch, or one of them is refused",
+        requirements: &["S8", "T1", "T3"],
+        run: life::two_processes_one_branch,
     },
     Case {
         name: "two-processes-at-once",
@@ -259,6 +340,12 @@ pub const CASES: [Case; 17] = [
         title: "a file that is damaged before its end is refused, or nothing is missing",
         requirements: &["F3"],
         run: damage::damaged_middle,
+    },
+    Case {
+        name: "parent-cycle",
+        title: "a file whose entries descend from themselves is refused, and quickly",
+        requirements: &["R5"],
+        run: damage::parent_cycle,
     },
 ];
 

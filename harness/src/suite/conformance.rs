@@ -1,13 +1,15 @@
 //! The `conformance` suite: what a store makes of each case of the corpus.
 
 use std::cell::Cell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::Pid;
 
 use crate::call::{Call, Reply};
 use crate::corpus::{Case, Environment, Outcome, check};
 use crate::subject::command::{Remote, indented};
 use crate::subject::{Candidate, Killer, Subject};
-use crate::suite::any_store;
+use crate::suite::any_store::{self, CheckError};
 use crate::world::Backend;
 
 pub use crate::corpus::NAME;
@@ -64,17 +66,14 @@ pub fn run_behind(remote: &Remote, case: &Case) -> Finished {
 /// Runs a case that fits any store on one behind the protocol.
 pub fn run_any(remote: &Remote, case: &any_store::Case) -> Finished {
     let log = Log::default();
-    let store = any_store::Store {
-        start: Box::new(|| Ok(log.watch(remote.start()))),
-        ..any_store::Store::of_command(remote.starter(), remote.hello())
-    };
-    let outcome = any_store::check(case, &store).map_err(|error| error.to_string());
-    let finished = log.finished(outcome.map(|outcome| match outcome {
-        any_store::Outcome::Pass => Outcome::Pass,
-        any_store::Outcome::Unsupported(reason) => Outcome::Unsupported(reason),
-        any_store::Outcome::Violation(seen) | any_store::Outcome::Silent(_, seen) => Outcome::Violation(seen),
-    }));
-    note_break(remote, finished)
+    let start = |manner| Ok(log.watch(remote.start_as(manner)?));
+    let outcome = any_store::check(case, &any_store::Store::of(remote.hello(), start));
+    note_break(remote, log.finished_any(outcome))
+}
+
+/// Runs a case that fits any store on one in this process, on a real directory.
+pub fn run_any_here(candidate: &dyn Candidate, case: &any_store::Case) -> Finished {
+    Log::default().finished_any(any_store::check(case, &any_store::Store::of_candidate(candidate)))
 }
 
 fn note_break(remote: &Remote, finished: Finished) -> Finished {
@@ -99,13 +98,28 @@ struct Answers {
 }
 
 impl Log {
+    fn finished_any(&self, outcome: Result<any_store::Outcome, CheckError>) -> Finished {
+        let outcome = outcome.map(|outcome| match outcome {
+            any_store::Outcome::Pass => Outcome::Pass,
+            any_store::Outcome::Unsupported(reason) => Outcome::Unsupported(reason),
+            any_store::Outcome::Violation(seen) | any_store::Outcome::Silent(_, seen) => {
+                Outcome::Violation(seen)
+            }
+        });
+        self.finished(outcome.map_err(|error| error.to_string()))
+    }
+
     fn watch(&self, subject: Box<dyn Subject>) -> Box<dyn Subject> {
-        Box::new(Watched { subject, log: self.clone(), may_be_killed: Cell::new(false) })
+        Box::new(Watched { subject: Some(subject), log: self.clone(), may_be_killed: Cell::new(false) })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Answers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What came of a case, where a failure may be that of a process that gave no answer.
     fn finished(&self, outcome: Result<Outcome, String>) -> Finished {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = self.locked();
         let seen_with_said = |seen: String| match &log.said {
             Some(said) if !seen.contains("its standard error:") => {
                 format!("{seen}\nits standard error:\n{}", indented(said))
@@ -126,7 +140,8 @@ impl Log {
 }
 
 struct Watched {
-    subject: Box<dyn Subject>,
+    /// There until it is killed.
+    subject: Option<Box<dyn Subject>>,
     log: Log,
     /// Whether the harness may have ended it on purpose, so that its silence says nothing.
     may_be_killed: Cell<bool>,
@@ -134,10 +149,11 @@ struct Watched {
 
 impl Subject for Watched {
     fn call(&mut self, call: &Call) -> Reply {
-        let reply = self.subject.call(call);
+        let Some(subject) = &mut self.subject else { return Reply::Exited("it was killed".to_owned()) };
+        let reply = subject.call(call);
         let is_answer = matches!(reply, Reply::Ok(_) | Reply::Refused(_) | Reply::Unsupported(_));
-        let said = if is_answer { None } else { self.subject.said() };
-        let mut log = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = if is_answer { None } else { subject.said() };
+        let mut log = self.log.locked();
         log.calls.push(format!("{:<12} {reply}", call.name()));
         if self.may_be_killed.get() {
             return reply;
@@ -152,15 +168,32 @@ impl Subject for Watched {
     }
 
     fn said(&mut self) -> Option<String> {
-        self.subject.said()
+        self.subject.as_mut().and_then(|subject| subject.said())
     }
 
     fn killer(&self) -> Option<Killer> {
         self.may_be_killed.set(true);
-        self.subject.killer()
+        self.subject.as_ref().and_then(|subject| subject.killer())
     }
 
-    fn kill(self: Box<Self>) {
-        self.subject.kill();
+    fn processes(&self) -> Vec<Pid> {
+        self.subject.as_ref().map_or_else(Vec::new, |subject| subject.processes())
+    }
+
+    fn kill(mut self: Box<Self>) {
+        if let Some(subject) = self.subject.take() {
+            subject.kill();
+        }
+    }
+}
+
+/// What follows the last answer of a process, nobody waits for.
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let may_be_killed = self.may_be_killed.get();
+        let unasked = self.subject.as_mut().filter(|_| !may_be_killed).and_then(|subject| subject.unasked());
+        if let Some(what) = unasked {
+            self.log.locked().broke.get_or_insert(what);
+        }
     }
 }

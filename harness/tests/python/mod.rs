@@ -1,7 +1,7 @@
 //! The store in Python, where Python is.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process;
 
 use session_harness::subject::command::Command;
@@ -18,11 +18,6 @@ pub(crate) fn is_here() -> bool {
         let _ = writeln!(io::stderr(), "SKIPPED: what needs python3 of 3.11 or later, which is not here");
     }
     is_here
-}
-
-/// The adapter of the store in this repository.
-pub(crate) fn store() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/adapters/python/adapter.py")
 }
 
 pub(crate) fn command(adapter: &Path) -> Command {

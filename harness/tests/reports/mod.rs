@@ -122,6 +122,7 @@ pub(crate) fn sample() -> Report {
         profile: "posix".to_owned(),
         selection: Selection { suites: vec![Suite::Faults], ..Selection::default() },
         partial: None,
+        not_seen_by: Vec::new(),
         summary: Summary::new(&cases, tally, None, 1_234),
         unmatched_expectations: vec![format!("faults/gone{HOSTILE}")],
         cases,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::process::Pid;
 
+use super::Manner;
 use super::tree::Tree;
 use crate::protocol::{Lines, MAX_LINE_BYTES, TooLong};
 use crate::subject::Killer;
@@ -68,8 +71,13 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    pub(super) fn open(program: &OsStr, arguments: &[OsString], directory: &Path) -> io::Result<Pipes> {
-        let mut command = Command::new(program);
+    pub(super) fn open(
+        program: &OsStr,
+        arguments: &[OsString],
+        directory: &Path,
+        manner: Manner,
+    ) -> io::Result<Pipes> {
+        let mut command = command(program, manner);
         command.args(arguments).current_dir(directory);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (tree, (stdin, stdout, stderr)) = Tree::start(&mut command)?;
@@ -135,6 +143,10 @@ impl Pipes {
         self.tree.killer()
     }
 
+    pub(super) fn processes(&self) -> Vec<Pid> {
+        self.tree.processes()
+    }
+
     /// Ends every process of the subject; says how its first one ended, by itself or now.
     pub(super) fn kill(&mut self) -> String {
         self.stdin = None;
@@ -153,7 +165,7 @@ impl Pipes {
         self.lines.rest()
     }
 
-    fn nothing_unasked(&mut self) -> Result<(), Silence> {
+    pub(super) fn nothing_unasked(&mut self) -> Result<(), Silence> {
         self.read_standard_output()?;
         match self.lines.rest() {
             [] => Ok(()),
@@ -216,6 +228,24 @@ fn read_available(pipe: &mut Option<impl Read>, mut take: impl FnMut(&[u8])) -> 
         }
     }
     Ok(())
+}
+
+/// What starts a program, to which its arguments are to be added.
+fn command(program: &OsStr, manner: Manner) -> Command {
+    match manner {
+        Manner::Plain | Manner::Apart => Command::new(program),
+        Manner::User(id) => {
+            let mut command = Command::new(program);
+            command.uid(id).gid(id);
+            command
+        }
+        // A signal that is ignored stays so in a program that is executed.
+        Manner::IgnoringFileSizeSignal => {
+            let mut command = Command::new("sh");
+            command.args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#]).arg(program);
+            command
+        }
+    }
 }
 
 /// The end of what a subject wrote to its standard error.

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::os::unix::fs::chown;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::process::Pid;
 use tempfile::TempDir;
 
-use super::{Command, Over, Running, StartError};
+use super::{Command, Manner, Over, Running, StartError};
 use crate::call::{Call, Reply};
 use crate::protocol::Hello;
 use crate::subject::{Killer, Subject};
@@ -54,14 +56,35 @@ impl Starter {
     /// As [`Command::start`].
     pub fn start(&self) -> Result<Lent, StartError> {
         let idle = self.idle().pop();
-        let started = if let Some(idle) = idle {
-            idle
-        } else {
-            let directory = tempfile::tempdir().map_err(StartError::Directory)?;
-            Started { running: self.0.command.start(directory.path())?, _directory: directory }
-        };
+        match idle {
+            Some(idle) => Ok(self.lend(idle, self.0.used)),
+            None => self.fresh(Manner::Plain, self.0.used),
+        }
+    }
+
+    /// A subject of a process of its own, which serves one case.
+    ///
+    /// # Errors
+    /// As [`Command::start`].
+    pub fn start_as(&self, manner: Manner) -> Result<Lent, StartError> {
+        match manner {
+            Manner::Plain => self.start(),
+            _ => self.fresh(manner, Use::Once),
+        }
+    }
+
+    fn fresh(&self, manner: Manner, used: Use) -> Result<Lent, StartError> {
+        let directory = tempfile::tempdir().map_err(StartError::Directory)?;
+        if let Manner::User(id) = manner {
+            chown(directory.path(), Some(id), Some(id)).map_err(StartError::Directory)?;
+        }
+        let running = self.0.command.start_as(directory.path(), manner)?;
+        Ok(self.lend(Started { running, _directory: directory }, used))
+    }
+
+    fn lend(&self, started: Started, used: Use) -> Lent {
         let greeting = started.running.hello().clone();
-        Ok(Lent { started: Some(started), greeting, opened: BTreeSet::new(), starter: self.clone() })
+        Lent { started: Some(started), greeting, used, opened: BTreeSet::new(), starter: self.clone() }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Started>> {
@@ -74,6 +97,7 @@ pub struct Lent {
     /// There until it is killed or given back.
     started: Option<Started>,
     greeting: Hello,
+    used: Use,
     opened: BTreeSet<String>,
     starter: Starter,
 }
@@ -97,7 +121,7 @@ impl Lent {
 
     /// Whether it serves another case now: one that still answers, with every store closed.
     fn give_back(&mut self) -> bool {
-        if self.starter.0.used == Use::Once {
+        if self.used == Use::Once {
             return false;
         }
         for store in std::mem::take(&mut self.opened) {
@@ -146,8 +170,16 @@ impl Subject for Lent {
         self.started.as_mut().and_then(|started| started.running.said())
     }
 
+    fn unasked(&mut self) -> Option<String> {
+        self.started.as_mut().and_then(|started| started.running.unasked())
+    }
+
     fn killer(&self) -> Option<Killer> {
         self.started.as_ref().and_then(|started| started.running.killer())
+    }
+
+    fn processes(&self) -> Vec<Pid> {
+        self.started.as_ref().map_or_else(Vec::new, |started| started.running.processes())
     }
 
     fn kill(mut self: Box<Self>) {

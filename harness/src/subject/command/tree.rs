@@ -58,6 +58,16 @@ impl Tree {
         self.ended.is_some() || !matches!(waitid(WaitId::Pid(leader), options), Ok(None))
     }
 
+    /// All of it, the leader first.
+    pub(super) fn processes(&self) -> Vec<Pid> {
+        if self.ended.is_some() {
+            return Vec::new();
+        }
+        let leader = Pid::from_raw(self.leader.id().cast_signed());
+        let others = with_variable(&assignment(&self.token)).into_iter();
+        leader.into_iter().chain(others.filter(|process| Some(*process) != leader)).collect()
+    }
+
     /// What ends all of it from another thread, and does nothing once it has ended.
     pub(super) fn killer(&self) -> Killer {
         let (leader, token) = (self.leader.id(), self.token.clone());
@@ -127,7 +137,7 @@ fn kill(leader: u32, token: &OsString) {
         // An error says that there is none left.
         let _ = kill_process_group(group, Signal::KILL);
     }
-    let variable = [VARIABLE.as_bytes(), b"=", token.as_bytes()].concat();
+    let variable = assignment(token);
     for _ in 0..MOST_ROUNDS {
         let left = with_variable(&variable);
         if left.is_empty() {
@@ -138,6 +148,10 @@ fn kill(leader: u32, token: &OsString) {
         }
         thread::yield_now();
     }
+}
+
+fn assignment(token: &OsString) -> Vec<u8> {
+    [VARIABLE.as_bytes(), b"=", token.as_bytes()].concat()
 }
 
 /// Processes whose environment has `variable`; a dead one has none any more.

@@ -11,13 +11,19 @@ use tempfile::TempDir;
 
 use super::{Judged, Stop, Store, silent, unsupported, violated};
 use crate::call::{Answer, Call, EntryView, Refusal, Reply};
+use crate::diagnose::harmless;
 use crate::subject::Subject;
+use crate::subject::command::Manner;
 
 /// The name of the store in every process.
 pub(super) const STORE: &str = "s";
 
 /// Ids that a process is given.
-const IDS: usize = 16;
+const IDS: usize = 128;
+
+/// Bytes of a large message: more than a page, so that it finds no room in what a file has left of its last one, and a
+/// line of it is within the limits of format 1.
+const LARGE: usize = 30_000;
 
 /// A directory for one session.
 pub(super) struct Ground<'a> {
@@ -29,6 +35,8 @@ pub(super) struct Ground<'a> {
     made_up: usize,
     /// How many ids were handed out: two processes of one case must not draw the same.
     handed_out: Cell<usize>,
+    /// How its processes are started.
+    pub(super) manner: Manner,
     /// Messages of appends that were not answered: their entries may be there or not.
     pub(super) in_doubt: Vec<Value>,
 }
@@ -39,7 +47,7 @@ pub(super) struct Process(pub(super) Box<dyn Subject>);
 /// What became of an append.
 pub(super) enum Appended {
     Acknowledged,
-    Refused,
+    Refused(Refusal),
 }
 
 impl<'a> Ground<'a> {
@@ -52,6 +60,7 @@ impl<'a> Ground<'a> {
             acknowledged: Vec::new(),
             made_up: 0,
             handed_out: Cell::new(0),
+            manner: Manner::Plain,
             in_doubt: Vec::new(),
         })
     }
@@ -71,7 +80,14 @@ impl<'a> Ground<'a> {
     }
 
     pub(super) fn start(&self) -> Result<Process, Stop> {
-        Ok(Process((self.store.start)()?))
+        match (self.store.start)(self.manner) {
+            Ok(process) => Ok(Process(process)),
+            // Of another user the program itself may be out of reach.
+            Err(error) if self.manner.takes_a_process() => {
+                unsupported(format!("no process of it can be started in the way that this needs: {error}"))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A process with a new session of `entries` entries in a chain.
@@ -110,10 +126,26 @@ impl<'a> Ground<'a> {
         (first..first + IDS).map(|number| format!("id-{number}")).collect()
     }
 
-    /// A message that no entry has yet.
+    /// A message that no entry has yet, of a user and of an assistant in turn.
     pub(super) fn message(&mut self) -> Value {
+        let words = format!("words {}", self.made_up + 1);
+        self.message_of(&words)
+    }
+
+    /// A message that no entry has yet, and that takes more room than is left where there is none.
+    pub(super) fn large_message(&mut self) -> Value {
+        let words = format!("{} {}", self.made_up + 1, "many words ".repeat(LARGE / "many words ".len()));
+        self.message_of(&words)
+    }
+
+    fn message_of(&mut self, words: &str) -> Value {
         self.made_up += 1;
-        json!({ "id": format!("m-{}", self.made_up), "role": "user", "content": format!("words {}", self.made_up) })
+        let id = format!("m-{}", self.made_up);
+        if self.made_up.is_multiple_of(2) {
+            json!({ "id": id, "role": "assistant", "content": [{ "type": "text", "text": words }] })
+        } else {
+            json!({ "id": id, "role": "user", "content": words })
+        }
     }
 
     /// Appends below the last acknowledged entry.
@@ -128,17 +160,33 @@ impl<'a> Ground<'a> {
         parent: Option<&str>,
     ) -> Result<Appended, Stop> {
         let message = self.message();
+        self.append_this(process, parent, &message)
+    }
+
+    /// Appends a large message below the last acknowledged entry.
+    pub(super) fn append_large(&mut self, process: &mut Process) -> Result<Appended, Stop> {
+        let parent = self.acknowledged.last().map(|entry| entry.id.clone());
+        let message = self.large_message();
+        self.append_this(process, parent.as_deref(), &message)
+    }
+
+    fn append_this(
+        &mut self,
+        process: &mut Process,
+        parent: Option<&str>,
+        message: &Value,
+    ) -> Result<Appended, Stop> {
         let call = Call::Append {
             store: STORE.to_owned(),
             parent_id: parent.map(str::to_owned),
-            message: raw(&message),
+            message: raw(message),
         };
         match process.reply(&call)? {
             Ok(answer) => {
-                self.acknowledge(answer, parent, &message)?;
+                self.acknowledge(answer, parent, message)?;
                 Ok(Appended::Acknowledged)
             }
-            Err(_) => Ok(Appended::Refused),
+            Err(refusal) => Ok(Appended::Refused(refusal)),
         }
     }
 
@@ -146,7 +194,9 @@ impl<'a> Ground<'a> {
     pub(super) fn must_append(&mut self, process: &mut Process) -> Judged {
         match self.append(process)? {
             Appended::Acknowledged => Ok(()),
-            Appended::Refused => violated("an append that nothing disturbs was refused"),
+            Appended::Refused(refusal) => {
+                violated(format!("an append that nothing disturbs was refused with {}", told(&refusal)))
+            }
         }
     }
 
@@ -182,7 +232,7 @@ impl<'a> Ground<'a> {
             match shown.iter().filter(|one| one.id == entry.id).collect::<Vec<_>>()[..] {
                 [one] if is_equal(one, entry) => {}
                 [one] => {
-                    return violated(format!("{whence}: the entry {entry:?} has become {one:?}"));
+                    return violated(format!("{whence}: {} has become {}", in_short(entry), in_short(one)));
                 }
                 [] => return violated(format!("{whence}: the acknowledged entry {:?} is gone", entry.id)),
                 _ => return violated(format!("{whence}: the entry {:?} is there twice", entry.id)),
@@ -191,7 +241,7 @@ impl<'a> Ground<'a> {
         let is_known = |one: &EntryView| self.acknowledged.iter().any(|entry| is_equal(one, entry));
         let is_in_doubt = |one: &EntryView| self.in_doubt.iter().any(|message| is_of(one, message));
         match shown.iter().find(|one| !is_known(one) && !is_in_doubt(one)) {
-            Some(one) => violated(format!("{whence}: the entry {one:?} was never acknowledged")),
+            Some(one) => violated(format!("{whence}: {} was never acknowledged", in_short(one))),
             None => Ok(()),
         }
     }
@@ -238,7 +288,7 @@ impl<'a> Ground<'a> {
     /// That the last append, if it was acknowledged, is there with all before it.
     pub(super) fn expect_what_was_acknowledged(&mut self, appended: &Appended, whence: &str) -> Judged {
         match appended {
-            Appended::Refused => Ok(()),
+            Appended::Refused(_) => Ok(()),
             Appended::Acknowledged => {
                 let mut process = self.start()?;
                 let shown = self.loaded(&mut process, whence)?;
@@ -305,6 +355,12 @@ pub(super) fn raw(message: &Value) -> Box<RawValue> {
 
 pub(super) fn told(refusal: &Refusal) -> String {
     format!("{} ({})", refusal.code, refusal.message)
+}
+
+/// An entry with the beginning of its message.
+fn in_short(entry: &EntryView) -> String {
+    let EntryView { id, parent_id, message, .. } = entry;
+    format!("the entry {id:?} below {parent_id:?}, with {}", harmless::shortened(message.as_bytes(), 80))
 }
 
 fn value(entry: &EntryView) -> Option<Value> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Mutex;
 use std::thread;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ground::{Appended, Ground, Process, STORE, raw, told};
 use super::{Judged, LONGEST_DELAY, Stop, silent, unsupported, violated};
@@ -66,7 +66,10 @@ pub(super) fn killed_within_an_append(ground: &mut Ground<'_>) -> Judged {
             _ => ground.in_doubt.push(message),
         }
         process = ground.start()?;
-        let Some(shown) = shown_if_not_refused(ground, &mut process)? else { return Ok(()) };
+        let Some(shown) = shown_if_not_refused(ground, &mut process, "after kill -9 within an append")?
+        else {
+            return Ok(());
+        };
         ground.expect_all(&shown, "after kill -9 within an append")?;
         ground.settle(&shown);
     }
@@ -74,9 +77,13 @@ pub(super) fn killed_within_an_append(ground: &mut Ground<'_>) -> Judged {
 }
 
 /// A store without a recovery may refuse what it cannot prove, for a person to look at.
-fn shown_if_not_refused(ground: &Ground<'_>, process: &mut Process) -> Result<Option<Vec<EntryView>>, Stop> {
+pub(super) fn shown_if_not_refused(
+    ground: &Ground<'_>,
+    process: &mut Process,
+    whence: &str,
+) -> Result<Option<Vec<EntryView>>, Stop> {
     if ground.store.recovers {
-        return ground.loaded(process, "after kill -9 within an append").map(Some);
+        return ground.loaded(process, whence).map(Some);
     }
     Ok(process.reply(&ground.load())?.ok().map(|answer| answer.entries.unwrap_or_default()))
 }
@@ -108,8 +115,13 @@ pub(super) fn failed_append(ground: &mut Ground<'_>) -> Judged {
         &appended,
         "after an append without a directory that was acknowledged",
     )?;
+    goes_on(ground, &mut process)
+}
+
+/// That nothing of a failed append shows any more once its cause is gone.
+pub(super) fn goes_on(ground: &mut Ground<'_>, process: &mut Process) -> Judged {
     // It may ask to be opened again.
-    ground.append(&mut process)?;
+    ground.append(process)?;
     let shown = process.entries()?;
     ground.expect_all(&shown, "the entries after the append that followed a failed one")?;
     ground.cold_load("loaded after a failed append")
@@ -120,8 +132,7 @@ pub(super) fn failed_append_of_a_tree(ground: &mut Ground<'_>) -> Judged {
     let leaf = active_leaf(&mut process)?;
     fs::rename(ground.root(), ground.elsewhere())?;
     let message = ground.message();
-    let call = Call::TreeAppend { tree: "t".to_owned(), message: raw(&message) };
-    let reply = process.reply(&call)?;
+    let reply = process.reply(&tree_append(&message))?;
     let now = active_leaf(&mut process)?;
     fs::rename(ground.elsewhere(), ground.root())?;
     match reply {
@@ -139,9 +150,9 @@ pub(super) fn other_branch(ground: &mut Ground<'_>) -> Judged {
     let root = ground.acknowledged.first().map(|entry| entry.id.clone());
     process.ok(&Call::MoveTo { tree: "t".to_owned(), entry_id: root.clone() })?;
     let message = ground.message();
-    let answer = process.ok(&Call::TreeAppend { tree: "t".to_owned(), message: raw(&message) })?;
+    let answer = process.ok(&tree_append(&message))?;
     ground.acknowledge(answer, root.as_deref(), &message)?;
-    let active = process.ok(&Call::Active { tree: "t".to_owned() })?.entries.unwrap_or_default();
+    let active = process.ok(&active())?.entries.unwrap_or_default();
     let path: Vec<_> = active.iter().map(|entry| Some(entry.id.clone())).collect();
     let leaf = ground.acknowledged.last().map(|entry| entry.id.clone());
     if path != [root, leaf] {
@@ -152,17 +163,29 @@ pub(super) fn other_branch(ground: &mut Ground<'_>) -> Judged {
     ground.cold_load("loaded after a change of the branch")
 }
 
-fn with_tree(ground: &mut Ground<'_>) -> Result<Process, Stop> {
+pub(super) fn with_tree(ground: &mut Ground<'_>) -> Result<Process, Stop> {
     if !ground.store.has_trees {
         return unsupported("it has no trees");
     }
     let mut process = ground.session(3)?;
-    process.ok(&Call::Tree { store: STORE.to_owned(), tree: "t".to_owned() })?;
+    process.ok(&tree())?;
     Ok(process)
 }
 
-fn active_leaf(process: &mut Process) -> Result<Option<String>, Stop> {
-    Ok(process.ok(&Call::Active { tree: "t".to_owned() })?.leaf.flatten())
+pub(super) fn tree() -> Call {
+    Call::Tree { store: STORE.to_owned(), tree: "t".to_owned() }
+}
+
+pub(super) fn tree_append(message: &Value) -> Call {
+    Call::TreeAppend { tree: "t".to_owned(), message: raw(message) }
+}
+
+pub(super) fn active() -> Call {
+    Call::Active { tree: "t".to_owned() }
+}
+
+pub(super) fn active_leaf(process: &mut Process) -> Result<Option<String>, Stop> {
+    Ok(process.ok(&active())?.leaf.flatten())
 }
 
 pub(super) fn two_processes_in_turn(ground: &mut Ground<'_>) -> Judged {
@@ -172,16 +195,55 @@ pub(super) fn two_processes_in_turn(ground: &mut Ground<'_>) -> Judged {
     for round in 0..ROUNDS {
         let process = &mut processes[round % 2];
         // Below the root, which both know.
-        if matches!(ground.append_below(process, root.as_deref())?, Appended::Refused) {
+        if matches!(ground.append_below(process, root.as_deref())?, Appended::Refused(_)) {
             // It has noticed the other one. What it loads now has everything, and it can go on.
             let shown = ground.loaded(process, "loaded after a refusal")?;
             ground.expect_all(&shown, "loaded after a refusal")?;
-            if matches!(ground.append_below(process, root.as_deref())?, Appended::Refused) {
+            if matches!(ground.append_below(process, root.as_deref())?, Appended::Refused(_)) {
                 return violated("refused although it was just loaded");
             }
         }
     }
     ground.cold_load("loaded after two processes appended in turn")
+}
+
+pub(super) fn two_processes_one_branch(ground: &mut Ground<'_>) -> Judged {
+    let mut processes = [with_tree(ground)?, ground.start()?];
+    open_tree(ground, &mut processes[1])?;
+    for round in 0..4 {
+        let process = &mut processes[round % 2];
+        let message = ground.message();
+        let answer = if let Ok(answer) = process.reply(&tree_append(&message))? {
+            answer
+        } else {
+            // It has noticed the other one.
+            open_tree(ground, process)?;
+            process.ok(&tree_append(&message))?
+        };
+        let parent = answer.entry.as_ref().and_then(|entry| entry.parent_id.clone());
+        ground.acknowledge(answer, parent.as_deref(), &message)?;
+    }
+    drop(processes);
+    let mut process = ground.start()?;
+    open_tree(ground, &mut process)?;
+    let active = process.ok(&active())?.entries.unwrap_or_default();
+    let is_active = |entry: &&EntryView| active.iter().any(|one| one.id == entry.id);
+    match ground.acknowledged.iter().find(|entry| !is_active(entry)) {
+        None => Ok(()),
+        Some(entry) => violated(format!(
+            "two processes appended at their leaves in turn and neither was refused; loaded again, the acknowledged \
+             entry {:?} is not on the active branch, which has {} of {} entries",
+            entry.id,
+            active.len(),
+            ground.acknowledged.len()
+        )),
+    }
+}
+
+fn open_tree(ground: &Ground<'_>, process: &mut Process) -> Judged {
+    let shown = ground.loaded(process, "loaded beside another process")?;
+    ground.expect_all(&shown, "loaded beside another process")?;
+    process.ok(&tree()).map(drop)
 }
 
 pub(super) fn two_processes_at_once(ground: &mut Ground<'_>) -> Judged {

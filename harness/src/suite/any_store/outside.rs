@@ -55,7 +55,7 @@ pub(super) fn cut_short(ground: &mut Ground<'_>) -> Judged {
 fn go_on(ground: &mut Ground<'_>, process: &mut Process, there: Option<&[u8]>, what: &str) -> Judged {
     let appended = ground.append(process)?;
     ground.expect_what_was_acknowledged(&appended, &format!("{what}, and an append was acknowledged"))?;
-    if matches!(appended, Appended::Refused) && fs::read(ground.path()).ok().as_deref() != there {
+    if matches!(appended, Appended::Refused(_)) && fs::read(ground.path()).ok().as_deref() != there {
         return violated(format!("{what}, an append was refused, and what was there has changed"));
     }
     Ok(())
