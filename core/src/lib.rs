@@ -81,6 +81,7 @@ mod rollback;
 mod seeded;
 mod sibling_name;
 mod store;
+mod sync;
 mod tape;
 mod temporary;
 mod text;

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
+
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, ThreadId, thread};
 
 /// Which session file: the directory's device and inode, and the name. A path would be wrong here, since a
 /// directory has many.

@@ -1,8 +1,9 @@
 //! The fair queue of a store: operations take effect in the order of their calls (requirements Q1, Q2).
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
+
+use crate::sync::PoisonError;
+use crate::sync::queue::{Arc, Condvar, Mutex, MutexGuard, ThreadId, thread};
 
 /// A queue of tickets. Cloning gives another handle on the same queue.
 #[derive(Clone, Default)]
@@ -120,7 +121,10 @@ impl Inner {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom;
+
+#[cfg(all(test, not(loom), not(shuttle)))]
 mod tests {
     use std::sync::mpsc;
     use std::time::Duration;

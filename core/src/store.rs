@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::commit::{self, Failure};
 use crate::create;
@@ -22,6 +20,9 @@ use crate::place::Place;
 use crate::queue::{Queue, Ticket, Turn};
 use crate::quoted::quoted;
 use crate::record::{Entry, Header};
+use crate::sync::{
+    Arc, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use crate::text::Text;
 use crate::tree::Tree;
 
@@ -324,7 +325,7 @@ impl<O: FileOps> Store<O> {
         self.0.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn view_mut(&self) -> std::sync::RwLockWriteGuard<'_, View> {
+    fn view_mut(&self) -> RwLockWriteGuard<'_, View> {
         self.0.view.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -453,3 +454,6 @@ fn check_size(bytes: usize) -> Result<()> {
 fn support(unsupported: bool) -> Support {
     if unsupported { Support::Unsupported } else { Support::Supported }
 }
+
+#[cfg(all(test, shuttle))]
+mod threads;

@@ -1,7 +1,6 @@
 //! A tree: an active leaf over a store, moved without touching the file (contract section 8).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Code, Error, Result};
 use crate::file_ops::{FileOps, OsFileOps};
@@ -9,6 +8,7 @@ use crate::message::Message;
 use crate::quoted::quoted;
 use crate::record::Entry;
 use crate::store::Store;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::text::Text;
 
 /// One active leaf over a store. Cloning gives another handle on the same leaf; [`Store::tree`] gives a tree with a

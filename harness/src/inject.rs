@@ -98,6 +98,16 @@ pub struct Injector {
 
 type Act = Arc<dyn Fn(Actor) + Send + Sync>;
 type After = Arc<dyn Fn(&Event) + Send + Sync>;
+type Gate = Arc<dyn Fn(Moment) + Send + Sync>;
+
+/// When a process could be made to wait for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// It is about to make this call.
+    Before(Op, Target),
+    /// It pauses, because somebody else holds what it needs.
+    Pause,
+}
 
 struct State {
     plan: Vec<Armed>,
@@ -109,6 +119,7 @@ struct State {
     lifted: bool,
     act: Act,
     after: Option<After>,
+    gate: Option<Gate>,
 }
 
 struct Armed {
@@ -133,6 +144,7 @@ impl Injector {
             lifted: false,
             act: Arc::new(act),
             after: None,
+            gate: None,
         };
         Injector { state: Arc::new(Mutex::new(state)), is_blind: false }
     }
@@ -150,6 +162,17 @@ impl Injector {
     /// `after` is told of every call, once it has had its effect.
     pub fn observe(&self, after: impl Fn(&Event) + Send + Sync + 'static) {
         self.lock_state().after = Some(Arc::new(after));
+    }
+
+    /// `gate` is passed before every call and at every pause, and may hold the process up there: so several processes
+    /// are made to take turns.
+    pub fn gate(&self, gate: impl Fn(Moment) + Send + Sync + 'static) {
+        self.lock_state().gate = Some(Arc::new(gate));
+    }
+
+    /// The process waits for somebody else.
+    pub(crate) fn pauses(&self) {
+        self.pass(Moment::Pause);
     }
 
     /// What follows belongs to the `nth` store call named `call`.
@@ -297,6 +320,7 @@ impl Injector {
         if self.is_blind {
             return run(None).0;
         }
+        self.pass(Moment::Before(op, target));
         let (at, nth, fault, act) = {
             let mut state = self.lock_state();
             let nth = state.count(op, target);
@@ -327,6 +351,14 @@ impl Injector {
             after(&event);
         }
         if fault == Some(Kind::KillAfter) { Err(crate::disk::KILLED) } else { result }
+    }
+
+    fn pass(&self, moment: Moment) {
+        // Without the lock: whoever takes the turn meanwhile may look at this watch.
+        let gate = self.lock_state().gate.clone();
+        if let Some(gate) = gate {
+            gate(moment);
+        }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, State> {

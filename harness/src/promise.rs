@@ -47,6 +47,7 @@ promises! {
     ModeIsKept = "mode-is-kept", ["C25.mode", "S1"], "the file's permission bits are never wider than before";
     RetrySucceeds = "retry-succeeds", ["C2", "C3", "C4", "S5"], "once nothing goes wrong any more, a store that is not poisoned appends again";
     GoesOnAfterwards = "goes-on-afterwards", ["C23", "F5"], "an append after the cold load is there after another cold load";
+    CallsInOrder = "calls-in-order", ["Q1", "Q2", "T3"], "calls that are begun together take effect in the order in which they were begun, and a failed one does not stop the next";
     RecoveryKeeps = "recovery-keeps", ["X1", "X2"], "a recovery names the state, does what the table of states says, and takes the last copy of nothing away";
     FaultFired = "fault-fired", [], "the planned fault struck, as the backend's own trace says; else the harness itself is at fault";
 }

@@ -3,9 +3,11 @@
 use std::fmt::Write;
 
 use crate::corpus::{self, Outcome};
+use crate::promise::Violation;
 use crate::scenario::{HarnessError, Run};
 use crate::stage;
 use crate::subject::Candidate;
+use crate::suite::concurrency::{Token, Told};
 use crate::suite::conformance::{self, End, Finished};
 use crate::suite::faults::Case;
 use crate::world::Backend;
@@ -40,13 +42,7 @@ pub fn replay(
             "race window: a file of somebody else came between the last look and the call that used its name"
         );
     }
-    for violation in &run.violations {
-        let _ = writeln!(out, "violated: {} ({})", violation.promise.words(), violation.promise);
-        let _ = writeln!(out, "  {}", violation.evidence);
-    }
-    if run.violations.is_empty() {
-        out.push_str("holds: every promise\n");
-    }
+    tell_violations(&mut out, &run.violations);
     Ok((out, run))
 }
 
@@ -91,6 +87,32 @@ pub fn replay_conformance(candidate: &dyn Candidate, case: &corpus::Case, backen
         &case.requirements.join(" "),
         conformance::run(candidate, case, backend),
     )
+}
+
+/// What came of a case of the `concurrency` suite, in words.
+pub fn tell_concurrency(id: &str, token: &Token, told: &Told) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "case      {id}");
+    let _ = writeln!(out, "claim     {}", token.case.title());
+    let _ = writeln!(out, "requires  {}\n", token.case.requirements().join(" "));
+    for line in &told.schedule {
+        let _ = writeln!(out, "{line}");
+    }
+    if !told.schedule.is_empty() {
+        out.push('\n');
+    }
+    tell_violations(&mut out, &told.violations);
+    out
+}
+
+fn tell_violations(out: &mut String, violations: &[Violation]) {
+    for violation in violations {
+        let _ = writeln!(out, "violated: {} ({})", violation.promise.words(), violation.promise);
+        let _ = writeln!(out, "  {}", violation.evidence);
+    }
+    if violations.is_empty() {
+        out.push_str("holds: every promise\n");
+    }
 }
 
 /// What came of a case of the conformance suite, in words.

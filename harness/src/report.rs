@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::promise::{Promise, Violation};
 use crate::subject::REFERENCE;
 use crate::suite::Suite;
+use crate::suite::concurrency::Counts;
 use crate::suite::crash::{Refusal, States};
 
 mod cluster;
@@ -157,6 +158,9 @@ pub struct Tally {
     /// Power cuts by the stage that they came in, and those among them after which a promise was broken.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cuts_by_stage: BTreeMap<String, Cell>,
+    /// Ways in which the calls of two processes fell; none where the `concurrency` suite was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<Counts>,
     /// Cases in which somebody's file was lost between the last look and the call that used its name.
     pub race_windows: usize,
 }
@@ -365,6 +369,9 @@ impl Tally {
         self.cuts += other.cuts;
         self.disks += other.disks;
         self.race_windows += other.race_windows;
+        if let Some(counts) = &other.concurrency {
+            self.concurrency.get_or_insert_default().add(counts);
+        }
         for (stage, cell) in &other.cuts_by_stage {
             self.cuts_by_stage.entry(stage.clone()).or_default().add(*cell);
         }

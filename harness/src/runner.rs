@@ -16,6 +16,7 @@ use crate::subject::command::Remote;
 use crate::suite::Suite;
 use crate::suite::crash::States;
 
+mod concurrency;
 mod conformance;
 mod crash;
 mod faults;
@@ -80,6 +81,7 @@ pub fn run(
             Suite::Conformance => conformance::run(request, &watch)?,
             Suite::Faults => faults::run(request, &watch)?,
             Suite::Crash => crash::run(request, &watch)?,
+            Suite::Concurrency => concurrency::run(request, &watch)?,
         };
         all.extend(part);
         if all.partial.is_some() {

@@ -56,6 +56,11 @@ pub trait Candidate: fmt::Debug + Sync {
     /// Starts a process of it.
     fn start(&self, ops: WorldOps) -> Box<dyn Subject>;
 
+    /// As [`Candidate::start`]; calls that are begun together are at work together, where the store can do that.
+    fn start_together(&self, ops: WorldOps) -> Box<dyn Subject> {
+        self.start(ops)
+    }
+
     /// How many descriptors an open store of it holds between two calls.
     fn descriptors(&self) -> usize;
 

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub mod any_store;
+pub mod concurrency;
 pub mod conformance;
 pub mod crash;
 pub mod explore;
@@ -22,11 +23,13 @@ pub enum Suite {
     Faults,
     /// The power is cut after every system call.
     Crash,
+    /// Calls that are begun together, and two processes on one session.
+    Concurrency,
 }
 
 impl Suite {
     /// Every suite.
-    pub const ALL: [Suite; 3] = [Suite::Conformance, Suite::Faults, Suite::Crash];
+    pub const ALL: [Suite; 4] = [Suite::Conformance, Suite::Faults, Suite::Crash, Suite::Concurrency];
 
     /// Whether it looks below a store, at its system calls. It sees no store that is known by its answers alone.
     pub const fn looks_below(self) -> bool {
@@ -39,6 +42,7 @@ impl Suite {
             Suite::Conformance => conformance::NAME,
             Suite::Faults => faults::NAME,
             Suite::Crash => crash::NAME,
+            Suite::Concurrency => concurrency::NAME,
         }
     }
 }

@@ -187,6 +187,22 @@ impl WorldOps {
         })
     }
 
+    /// Writes behind whatever the file holds by then. Only a store that is broken on purpose does; on a real directory
+    /// it cannot.
+    ///
+    /// # Errors
+    /// As [`Process::write_at_end`](disk::Process::write_at_end); `ENOTSUP` on a real directory.
+    pub fn write_at_end(&self, file: &WorldFile, bytes: &[u8]) -> Result<usize, Errno> {
+        self.injector.transfer(Op::Write, Target::one(file.role), bytes.len(), |most| {
+            match (&self.below, &file.below) {
+                (Below::Simulated(ops), FileBelow::Simulated(inner)) => {
+                    ops.write_at_end(inner, &bytes[..most])
+                }
+                _ => Err(Errno::ENOTSUP),
+            }
+        })
+    }
+
     /// Opens without a thought of links and FIFOs. Only a store that is broken on purpose does; on a real directory it
     /// cannot.
     ///
@@ -392,6 +408,7 @@ impl FileOps for WorldOps {
     }
 
     fn pause(&self, attempt: u32) {
+        self.injector.pauses();
         // Virtual on both backends: a fault that holds a lock for ever would cost seconds of real time.
         if let Below::Simulated(ops) = &self.below {
             ops.pause(attempt);

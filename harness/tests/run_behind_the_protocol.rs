@@ -75,6 +75,15 @@ fn the_reference_behind_the_protocol_holds_in_every_case_that_plans_no_fault() {
     }
 }
 
+// Requirement: Q1, Q2, S8
+#[test]
+fn the_reference_behind_the_protocol_holds_where_calls_and_processes_meet() {
+    let (status, report) = run(&reference(), "concurrency/*", &["--seed", "3"]);
+    assert_eq!(status, Some(0), "{report:#}");
+    assert!(report["summary"]["pass"].as_u64().expect("a number") >= 12, "{report:#}");
+    assert!(report["summary"]["concurrency"]["schedules"].as_u64().expect("a number") > 50, "{report:#}");
+}
+
 #[test]
 fn the_store_in_python_holds() {
     if python_is_here() {

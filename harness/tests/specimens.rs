@@ -41,6 +41,7 @@ const ALONE: &[(Promise, &str)] = &[
     (Promise::ModeIsKept, "mode-error-ignored"),
     (Promise::RetrySucceeds, "doubts-everything"),
     (Promise::GoesOnAfterwards, "strays-in-the-way"),
+    (Promise::CallsInOrder, "move-not-queued"),
     (Promise::RecoveryKeeps, "recovery-deletes-damage"),
 ];
 

@@ -18,7 +18,7 @@ use crate::report::Level;
 use crate::requirement::{self, Requirement};
 use crate::scenario::HarnessError;
 use crate::subject::REFERENCE;
-use crate::suite::{Suite, any_store, crash, faults};
+use crate::suite::{Suite, any_store, concurrency, crash, faults};
 
 #[derive(Debug, Args)]
 pub(super) struct List {
@@ -54,6 +54,7 @@ fn listed(options: &List) -> Result<Vec<Listed>, CliError> {
             Suite::Conformance => listed_conformance()?,
             Suite::Faults => listed_faults()?,
             Suite::Crash => listed_crash()?,
+            Suite::Concurrency => listed_concurrency(),
         });
     }
     let filter = Filter(options.filter.clone());
@@ -109,6 +110,17 @@ fn listed_crash() -> Result<Vec<Listed>, HarnessError> {
         requirements: crash::requirements(token).into_iter().map(Cow::Borrowed).collect(),
     };
     Ok(crash::cases(&crash::Options::default())?.iter().map(listed).collect())
+}
+
+fn listed_concurrency() -> Vec<Listed> {
+    let listed = |case: &concurrency::Case| Listed {
+        id: case.id(),
+        suite: Suite::Concurrency,
+        level: Level::Must,
+        stage: None,
+        requirements: case.requirements().iter().copied().map(Cow::Borrowed).collect(),
+    };
+    concurrency::cases().iter().map(listed).collect()
 }
 
 /// Prints the cases, or the requirements.

@@ -17,7 +17,7 @@ use crate::subject::command::{self, Remote, Use};
 use crate::suite::any_store;
 use crate::suite::conformance::{self, End};
 use crate::suite::faults::Case;
-use crate::suite::{crash, recovery};
+use crate::suite::{concurrency, crash, recovery};
 use crate::world::Backend;
 
 #[derive(Debug, Args)]
@@ -66,7 +66,16 @@ fn told_apart(remote: &Remote, id: &str) -> Result<(String, Exit), CliError> {
             let finished = conformance::run_any(remote, case);
             replay::tell_conformance(id, case.title, &case.requirements.join(" "), finished)
         }
-        (None, None) => return Err(CliError::NoSuchCase(id.to_owned())),
+        (None, None) => {
+            let Some(token) = concurrency::Token::find(id) else {
+                return Err(CliError::NoSuchCase(id.to_owned()));
+            };
+            let finished = conformance::run_beside(&remote, |start| {
+                let outcome = token.run_behind(start, remote.hello()).map_err(|error| error.to_string())?;
+                Ok(outcome.judged())
+            });
+            replay::tell_conformance(id, token.case.title(), &token.case.requirements().join(" "), finished)
+        }
     };
     Ok((text, exit_of(&end)))
 }
@@ -91,6 +100,10 @@ fn told_here(candidate: &'static dyn Candidate, options: &Replay) -> Result<(Str
     if let Some(case) = recovery::Case::find(&options.case) {
         let (text, violations) = case.tell(candidate)?;
         return Ok((text, exit(&violations)));
+    }
+    if let Some(token) = concurrency::Token::find(&options.case) {
+        let told = token.tell(candidate)?;
+        return Ok((replay::tell_concurrency(&options.case, &token, &told), exit(&told.violations)));
     }
     let token: crash::Token = options.case.parse().map_err(|_| CliError::NoSuchCase(options.case.clone()))?;
     let crash_options = crash::Options { candidate, ..crash::Options::default() };

@@ -58,7 +58,8 @@ pub(super) struct Run {
     /// Threads.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// The seed of everything random; these suites visit everything and draw nothing.
+    /// The seed of everything random: of the schedules, batches and delays that `concurrency` draws. The other suites
+    /// visit everything and draw nothing.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// How long one case may take, such as 10s; a store in this process cannot be stopped, so that the case is told when
@@ -131,7 +132,7 @@ impl Run {
     fn request(&self) -> Result<Request, CliError> {
         let remote = self.remote()?;
         let suites = match (&remote, &self.suites[..]) {
-            (Some(_), []) => vec![Suite::Conformance],
+            (Some(_), []) => vec![Suite::Conformance, Suite::Concurrency],
             _ => chosen(&self.suites),
         };
         if let Some(suite) = suites.iter().find(|suite| remote.is_some() && suite.looks_below()) {

@@ -60,6 +60,18 @@ impl Process {
         })
     }
 
+    /// Writes behind the file's last byte, wherever that is by now (`write` to a file opened with `O_APPEND`).
+    ///
+    /// # Errors
+    /// As `write_at`.
+    pub fn write_at_end(&self, file: &SimFile, bytes: &[u8]) -> Result<usize, Errno> {
+        self.call_on(&file.0, |state, who, node| {
+            let target = state.descriptor(self.instance, file.0.handle)?.target();
+            let end = state.stat(node).size;
+            state.write(who, target, &[IoSlice::new(bytes)], end)
+        })
+    }
+
     /// Opens as a program does that thinks of nothing: a symbolic link is followed (`openat` without `O_NOFOLLOW` and
     /// `O_NONBLOCK`).
     ///

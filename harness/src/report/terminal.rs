@@ -148,6 +148,17 @@ fn suite_line(out: &mut String, report: &Report, suite: Suite) {
         Suite::Faults => {
             let _ = writeln!(out, "   {} more runs had an equal trace", grouped(tally.merged));
         }
+        Suite::Concurrency => {
+            let counts = tally.concurrency.unwrap_or_default();
+            let _ = writeln!(
+                out,
+                "   {} schedules, {} overlaps, first won {}, second won {}",
+                grouped(counts.schedules),
+                grouped(counts.overlaps),
+                grouped(counts.first_won),
+                grouped(counts.second_won),
+            );
+        }
         Suite::Crash => {
             let _ = writeln!(
                 out,
@@ -177,6 +188,7 @@ fn unit(suite: Suite) -> &'static str {
         Suite::Conformance => "must",
         Suite::Faults => "cases with distinct traces",
         Suite::Crash => "workloads",
+        Suite::Concurrency => "cases",
     }
 }
 

@@ -72,6 +72,14 @@ fn finished_case(request: &Request, case: &Listed) -> CaseReport {
     };
     let took = start.elapsed();
     let mut report = unfinished_case(request, case);
+    take_end(&mut report, end);
+    let report = report.took(took, request.timeout);
+    let schedule = if report.fails() { calls } else { Vec::new() };
+    CaseReport { schedule, ..report }
+}
+
+/// What a case ended with, in its report.
+pub(super) fn take_end(report: &mut CaseReport, end: End) {
     let (status, seen) = match end {
         End::Judged(Outcome::Pass) => (Status::Pass, None),
         End::Judged(Outcome::Recorded(answer)) => {
@@ -90,7 +98,4 @@ fn finished_case(request: &Request, case: &Listed) -> CaseReport {
     };
     report.status = status;
     report.evidence.extend(seen.map(|seen| Evidence { promise: None, seen, state: None, further: 0 }));
-    let report = report.took(took, request.timeout);
-    let schedule = if report.fails() { calls } else { Vec::new() };
-    CaseReport { schedule, ..report }
 }

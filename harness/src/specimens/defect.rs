@@ -72,6 +72,10 @@ defects! {
     RecoveryDeletesDamage, "A recovery puts the marker over a damaged session.";
     RecoveryTakesDiverged, "A recovery drops the marker where both hold entries of their own.";
     RecoveryDropsUnreadable, "A recovery removes a marker that it cannot read.";
+    QueueOrderLost, "Of calls that are begun together the last one takes effect first.";
+    MoveNotQueued, "A move takes effect at once, before appends that were begun earlier.";
+    LockNotTaken, "A commit takes no lock, makes no marker, and looks at the path only when it begins.";
+    UndoCutsRival, "Lines are appended without a lock, and a failed append cuts the file to where it ended before.";
     CodeUnknown, "Waiting too long for a lock has a code of its own.";
     ErrnoLost, "Every I/O error is told as EIO.";
     StageLost, "Every I/O error is told to have struck at the beginning.";
@@ -91,7 +95,13 @@ impl Defect {
                 | Defect::WritesToHeldFile
                 | Defect::RecreatesFile
                 | Defect::FollowsLinks
+                | Defect::UndoCutsRival
         )
+    }
+
+    /// Whether no other process is kept out of a commit.
+    pub(super) const fn takes_no_lock(self) -> bool {
+        matches!(self, Defect::LockNotTaken | Defect::UndoCutsRival)
     }
 
     /// Whether the path is not compared with what was loaded.
@@ -101,7 +111,7 @@ impl Defect {
 
     /// Whether the file's size and time are not compared.
     const fn trusts_the_bytes(self) -> bool {
-        matches!(self, Defect::AppendsAtKnownEnd | Defect::PartialLineStays)
+        matches!(self, Defect::AppendsAtKnownEnd | Defect::PartialLineStays | Defect::UndoCutsRival)
     }
 
     /// Whether a look at the path shows what the store knows.

@@ -9,9 +9,10 @@ use super::conformance::{first_failed, musts};
 use super::hunt::{Caught, DEPTH, hunt};
 use super::table::{ALL, CANARY, SMALL};
 use crate::crash::Profile;
+use crate::parallel;
 use crate::scenario::HarnessError;
 use crate::subject::{Candidate, REFERENCE};
-use crate::suite::{crash, faults, recovery};
+use crate::suite::{concurrency, crash, faults, recovery};
 #[cfg(feature = "sqlite")]
 use crate::{subject::command::Remote, suite::any_store};
 
@@ -142,6 +143,15 @@ fn good(candidate: &'static dyn Candidate, jobs: usize) -> Result<Control, Harne
     for case in recovery::cases() {
         cases += 1;
         if !case.run(candidate)?.is_empty() {
+            wrong = wrong.or_else(|| Some(case.id()));
+        }
+    }
+    let met = concurrency::cases();
+    for (case, outcome) in
+        met.iter().zip(parallel::map(&met, jobs, |case| case.run(candidate, 0, &|_| true), |_| false))
+    {
+        cases += 1;
+        if !outcome?.found.is_empty() {
             wrong = wrong.or_else(|| Some(case.id()));
         }
     }

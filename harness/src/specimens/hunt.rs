@@ -12,7 +12,7 @@ use crate::promise::{Promise, Violation};
 use crate::scenario::HarnessError;
 use crate::suite::crash::{self, Broken};
 use crate::suite::faults::{self, Case, SCENARIOS};
-use crate::suite::recovery;
+use crate::suite::{concurrency, recovery};
 use crate::world::Backend;
 use session_tree::Errno;
 
@@ -28,6 +28,8 @@ pub enum Shown {
     Crash(Promise, Profile),
     /// In the `recovery` suite.
     Recovery,
+    /// In the `concurrency` suite.
+    Concurrency(Promise),
     /// In a case of the `conformance` suite that is about one of these requirements and that every store must pass.
     Conformance(&'static [&'static str]),
 }
@@ -36,7 +38,9 @@ impl Shown {
     /// The promise, or the requirements, that must catch it.
     pub fn promise(self) -> String {
         match self {
-            Shown::Faults(promise) | Shown::Crash(promise, _) => promise.to_string(),
+            Shown::Faults(promise) | Shown::Crash(promise, _) | Shown::Concurrency(promise) => {
+                promise.to_string()
+            }
             Shown::Recovery => Promise::RecoveryKeeps.to_string(),
             Shown::Conformance(requirements) => requirements.join(" "),
         }
@@ -82,6 +86,7 @@ pub fn hunt(
         None => Ok(None),
         Some(Shown::Faults(promise)) => in_faults(specimen, &breaks(promise)),
         Some(Shown::Crash(promise, profile)) => in_crash(specimen, profile, &breaks(promise)),
+        Some(Shown::Concurrency(promise)) => in_concurrency(specimen, &breaks(promise)),
         Some(Shown::Recovery) => in_recovery(specimen, &breaks(Promise::RecoveryKeeps)),
         // No promise is behind it, but a requirement that none of them stands for.
         Some(Shown::Conformance(requirements)) => in_conformance(specimen, requirements),
@@ -162,6 +167,21 @@ fn in_recovery(specimen: &'static Specimen, is_meant: &IsMeant<'_>) -> Result<Op
     Ok(None)
 }
 
+/// Batches first, then two processes.
+fn in_concurrency(
+    specimen: &'static Specimen,
+    is_meant: &IsMeant<'_>,
+) -> Result<Option<Caught>, HarnessError> {
+    for case in concurrency::cases().iter().filter(|case| case.is_repeatable()) {
+        let outcome = case.run(specimen, 0, &|violations| !violations.iter().any(is_meant))?;
+        if let Some(found) = outcome.found.into_iter().find(|found| is_meant(&found.violation)) {
+            let evidence = found.violation.evidence;
+            return Ok(Some(Caught { by: found.token, profile: None, evidence }));
+        }
+    }
+    Ok(None)
+}
+
 fn in_conformance(
     specimen: &'static Specimen,
     requirements: &[&str],
@@ -171,7 +191,8 @@ fn in_conformance(
 }
 
 /// Every promise that the specimen breaks in a part of the suites that is complete for itself: every single fault,
-/// every state that a cut may leave of workloads of up to [`DEPTH`] operations, every recovery.
+/// every state that a cut may leave of workloads of up to [`DEPTH`] operations, every recovery, and every schedule of two
+/// processes that do one thing each.
 ///
 /// # Errors
 /// Where the harness could not do its work.
@@ -189,6 +210,9 @@ pub fn broken_promises(specimen: &'static Specimen) -> Result<BTreeSet<Promise>,
     }
     for case in recovery::cases() {
         keep(case.run(specimen)?);
+    }
+    for case in concurrency::cases().iter().filter(|case| case.is_quick()) {
+        keep(case.run(specimen, 0, &|_| true)?.found.into_iter().map(|found| found.violation).collect());
     }
     Ok(broken)
 }

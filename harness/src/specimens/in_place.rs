@@ -74,8 +74,11 @@ fn write_all(place: &Place, file: &WorldFile, bytes: &[u8], from: u64) -> Result
     let mut done = 0;
     while done < bytes.len() {
         let rest = [IoSlice::new(&bytes[done..])];
-        let taken = uninterrupted(|| place.ops.write_at(file, &rest, from + done as u64))
-            .map_err(|errno| Fail::io("write the file", errno, Stage::C3))?;
+        let write = || match place.defect {
+            Some(Defect::UndoCutsRival) => place.ops.write_at_end(file, &bytes[done..]),
+            _ => place.ops.write_at(file, &rest, from + done as u64),
+        };
+        let taken = uninterrupted(write).map_err(|errno| Fail::io("write the file", errno, Stage::C3))?;
         if taken == 0 {
             return Err(Fail::io("write the file: no progress", Errno::EIO, Stage::C3));
         }

@@ -102,8 +102,7 @@ impl SmallStore {
             Call::Concurrent { calls }
                 if calls.iter().all(|call| !matches!(call, Call::Concurrent { .. })) =>
             {
-                let answers = calls.iter().map(|call| self.call(call)).collect();
-                Ok(Answer { answers: Some(answers), ..Answer::default() })
+                Ok(Answer { answers: Some(self.together(calls)), ..Answer::default() })
             }
             Call::Concurrent { .. } => {
                 Err(Fail::new("SUBJECT_USAGE", "concurrent calls within concurrent calls"))
@@ -112,6 +111,19 @@ impl SmallStore {
                 self.stores.remove(store).map(|_| Answer::default()).ok_or_else(|| unknown("store", store))
             }
         }
+    }
+
+    fn together(&mut self, calls: &[Call]) -> Vec<Reply> {
+        let mut order: Vec<usize> = (0..calls.len()).collect();
+        match self.defect {
+            Some(Defect::QueueOrderLost) => order.reverse(),
+            Some(Defect::MoveNotQueued) => order.sort_by_key(|at| !matches!(calls[*at], Call::MoveTo { .. })),
+            _ => {}
+        }
+        let mut replies: Vec<(usize, Reply)> =
+            order.into_iter().map(|at| (at, self.call(&calls[at]))).collect();
+        replies.sort_by_key(|(at, _)| *at);
+        replies.into_iter().map(|(_, reply)| reply).collect()
     }
 
     fn create(&mut self, store: &str, path: &str, id: &str, mut drawn: Factories) -> Result<Answer, Fail> {
@@ -300,7 +312,10 @@ impl Opened {
     }
 
     fn lock(&self) -> Result<(), Fail> {
-        let Place { ops, .. } = &self.place;
+        let Place { ops, defect, .. } = &self.place;
+        if defect.is_some_and(Defect::takes_no_lock) {
+            return Ok(());
+        }
         for attempt in 1..=LOCK_TRIES {
             match uninterrupted(|| ops.try_lock(&self.generation.file, Lock::Exclusive)) {
                 Ok(false) => ops.pause(attempt),

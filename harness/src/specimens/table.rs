@@ -360,6 +360,13 @@ pub static ALL: &[Specimen] = &[
         Shown::Crash(P::LoadReadsOnly, Process),
         "a load cuts the torn tail off",
     ),
+    broken(
+        "lock-not-taken",
+        Kind::Process,
+        D::LockNotTaken,
+        Shown::Concurrency(P::AcknowledgedSurvive),
+        "two processes commit at once, and the second one's rename erases what the first one acknowledged",
+    ),
     // Stores that write in place.
     broken(
         "append-unsynced",
@@ -417,6 +424,13 @@ pub static ALL: &[Specimen] = &[
         Shown::Faults(P::ForeignUntouched),
         "a line is appended to the file that a symbolic link leads to",
     ),
+    broken(
+        "undo-cuts-rival",
+        Kind::Process,
+        D::UndoCutsRival,
+        Shown::Concurrency(P::AcknowledgedSurvive),
+        "after a short write the file is cut to its old length, and with it what another process appended meanwhile",
+    ),
     // Memory and trees.
     broken(
         "failed-append-shown",
@@ -445,6 +459,20 @@ pub static ALL: &[Specimen] = &[
         D::LeafMovedFirst,
         Shown::Crash(P::RetrySucceeds, Process),
         "the leaf moves before the commit, and after a failure no append has a parent",
+    ),
+    broken(
+        "queue-order-lost",
+        Kind::Memory,
+        D::QueueOrderLost,
+        Shown::Concurrency(P::CallsInOrder),
+        "of calls that are begun together the last one takes effect first",
+    ),
+    broken(
+        "move-not-queued",
+        Kind::Memory,
+        D::MoveNotQueued,
+        Shown::Concurrency(P::CallsInOrder),
+        "a move does not wait for the appends that were begun before it",
     ),
     // Answers.
     broken(

@@ -4,13 +4,16 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use serde_json::value::RawValue;
 use session_tree::file_ops::FileOps;
+use session_tree::futures::{AsyncStore, AsyncTree};
 use session_tree::recover::{inspect_with, recover_with};
 use session_tree::{Error, Message, Options, Store, Tree};
+use tokio::runtime::Builder;
 
 use super::{Candidate, Subject};
 use crate::call::{Answer, Call, Did, EntryView, Refusal, Reply};
@@ -30,6 +33,10 @@ impl Candidate for Reference {
 
     fn start(&self, ops: WorldOps) -> Box<dyn Subject> {
         Box::new(InProcess::new(ops))
+    }
+
+    fn start_together(&self, ops: WorldOps) -> Box<dyn Subject> {
+        Box::new(InProcess { pace: Pace::Together, ..InProcess::new(ops) })
     }
 
     /// The directory and the present generation.
@@ -53,7 +60,7 @@ pub struct InProcess<O: FileOps> {
 /// A tree, and the name of its store.
 struct Opened<O: FileOps> {
     store: String,
-    tree: Tree<O>,
+    tree: AsyncTree<O>,
 }
 
 /// Whether a run must be the same every time.
@@ -62,6 +69,9 @@ enum Pace {
     /// Own ids and times count up. Calls that are begun together are made one after the other, which is one of the
     /// orders that they can take.
     Repeatable,
+    /// As [`Pace::Repeatable`], but calls that are begun together take their places in their stores' queues one after the
+    /// other, and then stores are at work at the same time.
+    Together,
     /// Own ids are random, and times are the clock's. Of calls that are begun together, each store's have a thread: stores
     /// overlap, and the calls of one store keep their order, as its queue has it.
     Live,
@@ -121,23 +131,25 @@ impl<O: FileOps> InProcess<O> {
                 Ok(Answer { entries: Some(views(&self.store(store)?.entries())), ..Answer::default() })
             }
             Call::Tree { store, tree } => {
-                let opened = Opened { store: store.clone(), tree: self.store(store)?.tree() };
-                let answer = leaf(&opened.tree);
+                let opened =
+                    Opened { store: store.clone(), tree: AsyncStore::new(self.store(store)?).tree() };
+                let answer = leaf(opened.tree.tree());
                 locked(&self.trees).insert(tree.clone(), opened);
                 Ok(answer)
             }
             Call::MoveTo { tree, entry_id } => {
                 let tree = self.tree(tree)?;
-                tree.move_to(entry_id.as_deref())?;
-                Ok(leaf(&tree))
+                tree.tree().move_to(entry_id.as_deref())?;
+                Ok(leaf(tree.tree()))
             }
             Call::TreeAppend { tree, message } => {
-                let entry = self.tree(tree)?.append(parse(message)?)?;
+                let entry = self.tree(tree)?.tree().append(parse(message)?)?;
                 Ok(Answer { entry: Some((&entry).into()), ..Answer::default() })
             }
             Call::Active { tree } => {
                 let tree = self.tree(tree)?;
-                Ok(Answer { entries: Some(views(&tree.active_entries())), ..leaf(&tree) })
+                let tree = tree.tree();
+                Ok(Answer { entries: Some(views(&tree.active_entries())), ..leaf(tree) })
             }
             Call::Inspect { path } => {
                 let inspection = inspect_with(self.ops.clone(), Path::new(path))?;
@@ -166,8 +178,10 @@ impl<O: FileOps> InProcess<O> {
         if calls.iter().any(|call| matches!(call, Call::Concurrent { .. })) {
             return Err(Failure(Refusal::usage("calls that are begun together within ones that are")));
         }
-        if self.pace == Pace::Repeatable {
-            return Ok(calls.iter().map(|call| self.reply(call)).collect());
+        match self.pace {
+            Pace::Repeatable => return Ok(calls.iter().map(|call| self.reply(call)).collect()),
+            Pace::Together => return self.together(calls),
+            Pace::Live => {}
         }
         let mut lanes: Vec<(String, Vec<usize>)> = Vec::new();
         for (at, call) in calls.iter().enumerate() {
@@ -191,6 +205,48 @@ impl<O: FileOps> InProcess<O> {
         });
         replies.sort_by_key(|(at, _)| *at);
         Ok(replies.into_iter().map(|(_, reply)| reply).collect())
+    }
+
+    /// Every call takes its place before the next one is looked at; reads are answered at once.
+    fn together(&self, calls: &[Call]) -> Result<Vec<Reply>, Failure> {
+        let runtime = Builder::new_current_thread().build().map_err(|error| {
+            Failure(Refusal::usage(format!("calls cannot be begun together without a runtime: {error}")))
+        })?;
+        let entered = runtime.enter();
+        let begun: Vec<Begun> = calls.iter().map(|call| self.begin(call)).collect();
+        drop(entered);
+        Ok(begun
+            .into_iter()
+            .map(|begun| match begun {
+                Begun::Answered(reply) => *reply,
+                Begun::Queued(future) => runtime.block_on(future),
+            })
+            .collect())
+    }
+
+    fn begin(&self, call: &Call) -> Begun {
+        self.queued(call)
+            .unwrap_or_else(|Failure(refusal)| Begun::Answered(Box::new(Reply::Refused(refusal))))
+    }
+
+    fn queued(&self, call: &Call) -> Result<Begun, Failure> {
+        Ok(match call {
+            Call::Append { store, parent_id, message } => {
+                let store = AsyncStore::new(self.store(store)?);
+                Begun::entry(store.append(parent_id.as_deref(), parse(message)?))
+            }
+            Call::TreeAppend { tree, message } => Begun::entry(self.tree(tree)?.append(parse(message)?)),
+            Call::Flush { store } => {
+                let flushed = AsyncStore::new(self.store(store)?).flush();
+                Begun::queued(async move { flushed.await.map(|()| Answer::default()) })
+            }
+            Call::MoveTo { tree, entry_id } => {
+                let tree = self.tree(tree)?;
+                let moved = tree.move_to(entry_id.as_deref());
+                Begun::queued(async move { moved.await.map(|()| leaf(tree.tree())) })
+            }
+            call => Begun::Answered(Box::new(self.reply(call))),
+        })
     }
 
     /// Calls of one lane keep their order: those of a store and its trees, and those about a path.
@@ -218,7 +274,7 @@ impl<O: FileOps> InProcess<O> {
     fn options(&self, ids: &[String], clock: &[String]) -> Options {
         let (ids, clock) = (ids.to_vec(), clock.to_vec());
         match self.pace {
-            Pace::Repeatable => Options::new()
+            Pace::Repeatable | Pace::Together => Options::new()
                 .with_session_id("session-1")
                 .with_ids(drawn(ids, |count| format!("entry-{count:04}")))
                 .with_clock(drawn(clock, |count| {
@@ -234,7 +290,7 @@ impl<O: FileOps> InProcess<O> {
         locked(&self.stores).get(name).cloned().ok_or_else(|| Failure::unknown("store", name))
     }
 
-    fn tree(&self, name: &str) -> Result<Tree<O>, Failure> {
+    fn tree(&self, name: &str) -> Result<AsyncTree<O>, Failure> {
         let trees = locked(&self.trees);
         trees.get(name).map(|opened| opened.tree.clone()).ok_or_else(|| Failure::unknown("tree", name))
     }
@@ -243,6 +299,26 @@ impl<O: FileOps> InProcess<O> {
 impl<O: FileOps> Subject for InProcess<O> {
     fn call(&mut self, call: &Call) -> Reply {
         self.reply(call)
+    }
+}
+
+/// A call that was begun with others.
+enum Begun {
+    Answered(Box<Reply>),
+    Queued(Pin<Box<dyn Future<Output = Reply>>>),
+}
+
+impl Begun {
+    fn queued(answer: impl Future<Output = session_tree::Result<Answer>> + 'static) -> Begun {
+        Begun::Queued(Box::pin(async move {
+            answer.await.map_or_else(|error| Reply::Refused(Refusal::from(&error)), Reply::Ok)
+        }))
+    }
+
+    fn entry(entry: impl Future<Output = session_tree::Result<session_tree::Entry>> + 'static) -> Begun {
+        Begun::queued(async move {
+            entry.await.map(|entry| Answer { entry: Some((&entry).into()), ..Answer::default() })
+        })
     }
 }
 

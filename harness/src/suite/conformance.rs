@@ -76,6 +76,18 @@ pub fn run_any_here(candidate: &dyn Candidate, case: &any_store::Case) -> Finish
     Log::default().finished_any(any_store::check(case, &any_store::Store::of_candidate(candidate)))
 }
 
+/// Runs something else on a store behind the protocol, whose answers are kept and whose silence is told as that of a case
+/// is.
+pub fn run_beside(
+    remote: &Remote,
+    run: impl FnOnce(&dyn Fn() -> Box<dyn Subject>) -> Result<Outcome, String>,
+) -> Finished {
+    let log = Log::default();
+    let outcome = run(&|| log.watch(remote.start()));
+    let finished = log.finished(outcome);
+    note_break(remote, finished)
+}
+
 fn note_break(remote: &Remote, finished: Finished) -> Finished {
     if let End::Protocol(how) = &finished.end {
         remote.note_break(how);
