@@ -14,6 +14,7 @@ use crate::citations;
 use crate::corpus;
 use crate::exit_code::Exit;
 use crate::glob::Filter;
+use crate::parallel;
 use crate::report::Level;
 use crate::requirement::{self, Requirement};
 use crate::scenario::HarnessError;
@@ -48,16 +49,16 @@ struct Listed {
 
 /// The cases of the suites that are asked for and whose id matches.
 fn listed(options: &List) -> Result<Vec<Listed>, CliError> {
+    let filter = Filter(options.filter.clone());
     let mut cases = Vec::new();
     for suite in run::chosen(&options.suites) {
         cases.extend(match suite {
             Suite::Conformance => listed_conformance()?,
-            Suite::Faults => listed_faults()?,
+            Suite::Faults => listed_faults(&filter)?,
             Suite::Crash => listed_crash()?,
             Suite::Concurrency => listed_concurrency(),
         });
     }
-    let filter = Filter(options.filter.clone());
     cases.retain(|case| filter.matches(&case.id));
     if cases.is_empty() {
         return Err(CliError::NothingMatches(filter.0));
@@ -88,9 +89,15 @@ fn listed_any(case: &any_store::Case) -> Listed {
     }
 }
 
-/// All of them are run: a case is one only if no other has an equal trace.
-fn listed_faults() -> Result<Vec<Listed>, HarnessError> {
-    let results = faults::run_all(REFERENCE, run::jobs(None), &|_, _| {})?;
+/// They are run, family by family: a case is one only if no other has an equal trace.
+fn listed_faults(filter: &Filter) -> Result<Vec<Listed>, HarnessError> {
+    let mut families = faults::families(REFERENCE)?;
+    families.retain(|family| filter.may_match_below(&family.name()));
+    let run = |family: &faults::Family| family.run(REFERENCE, &|_| false);
+    let mut results = faults::Results::default();
+    for part in parallel::map(&families, run::jobs(None), run, Result::is_err) {
+        results.extend(part?);
+    }
     let listed = |finished: &faults::Finished| Listed {
         id: finished.case.id(),
         suite: Suite::Faults,
