@@ -49,6 +49,7 @@ defects! {
     DoubtsEverything, "Every failure is answered as one that is in doubt.";
     StaleViewWrites, "Whatever the path names is replaced.";
     ComparedOnce, "Only the first commit compares the path with what was loaded.";
+    SizeUncompared, "Whether the file is as long as it was is not looked at.";
     ComparedLater, "The first commit takes whatever the path names for what was loaded.";
     FailedCreateStays, "A create that fails leaves the session.";
     CreateReplaces, "A create renames over whatever is there.";
@@ -111,7 +112,13 @@ impl Defect {
 
     /// Whether the file's size and time are not compared.
     const fn trusts_the_bytes(self) -> bool {
-        matches!(self, Defect::AppendsAtKnownEnd | Defect::PartialLineStays | Defect::UndoCutsRival)
+        matches!(
+            self,
+            Defect::AppendsAtKnownEnd
+                | Defect::PartialLineStays
+                | Defect::UndoCutsRival
+                | Defect::SizeUncompared
+        )
     }
 
     /// Whether a look at the path shows what the store knows.

@@ -72,7 +72,7 @@ pub fn show(
     jobs: usize,
     tick: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Gallery, HarnessError> {
-    Ok(Gallery { rows: rows(chosen, jobs, tick)?, controls: controls(jobs)? })
+    Ok(Gallery { rows: rows(chosen, jobs, tick)?, controls: controls(&[REFERENCE, &SMALL], jobs)? })
 }
 
 /// What comes of the specimens that are `chosen`; see [`show`].
@@ -103,12 +103,12 @@ pub fn rows(
     slots.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-/// What comes of the controls.
+/// What comes of the controls: these good stores, SQLite, and the canary.
 ///
 /// # Errors
 /// As [`show`].
-pub fn controls(jobs: usize) -> Result<Vec<Control>, HarnessError> {
-    let mut controls = vec![good(REFERENCE, jobs)?, good(&SMALL, jobs)?];
+pub fn controls(stores: &[&'static dyn Candidate], jobs: usize) -> Result<Vec<Control>, HarnessError> {
+    let mut controls = stores.iter().map(|store| good(*store, jobs)).collect::<Result<Vec<_>, _>>()?;
     #[cfg(feature = "sqlite")]
     controls.push(good_apart(&Remote::sqlite()));
     controls.extend([canary()?, blindfold()?]);

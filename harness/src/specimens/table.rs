@@ -319,6 +319,13 @@ pub static ALL: &[Specimen] = &[
         "only the first commit compares the path with what was loaded",
     ),
     broken(
+        "size-not-compared",
+        Kind::Process,
+        D::SizeUncompared,
+        Shown::Faults(P::NoSilentContinuation),
+        "a file that was cut or grew behind the store's back is still taken for its generation",
+    ),
+    broken(
         "compared-later",
         Kind::Process,
         D::ComparedLater,
