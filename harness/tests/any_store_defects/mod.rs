@@ -11,7 +11,8 @@ use session_harness::suite::any_store::{CASES, Outcome, Store, check};
 use crate::python;
 
 /// The defects of the small store, and the cases that catch each.
-const DEFECTS: [(&str, &[&str]); 10] = [
+const DEFECTS: [(&str, &[&str]); 11] = [
+    ("ignores-short-writes", &["file-size-limit"]),
     ("remembers-what-failed", &["file-size-limit", "full-disk", "read-only-disk", "replaced-directory"]),
     ("moves-the-leaf-first", &["file-size-limit-of-a-tree"]),
     ("leaves-half-a-line", &["full-disk-next-append"]),

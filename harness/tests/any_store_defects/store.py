@@ -106,6 +106,10 @@ class Store:
             self.see(file)
             os.lseek(file, self.size, os.SEEK_SET)
             try:
+                if DEFECT == "ignores-short-writes":
+                    os.write(file, line)
+                    self.size = os.fstat(file).st_size
+                    return
                 write(file, line)
                 os.fsync(file)
             except OSError:
