@@ -196,5 +196,7 @@ fn a_subject_that_breaks_the_protocol_ends_the_run_with_a_status_of_its_own() {
 fn suites_that_disturb_system_calls_are_not_for_a_process() {
     let output = harness(&["run", "faults", "--subject", &reference()]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("suite `faults`"));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("`faults` works only for stores inside the harness"), "{told}");
+    assert!(told.contains("run conformance --subject ") && told.contains(HARNESS), "{told}");
 }
