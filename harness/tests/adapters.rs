@@ -215,6 +215,15 @@ fn answers_that_are_none_are_told_apart() {
 }
 
 #[test]
+fn a_first_id_that_is_a_string_is_named_and_noise_is_sent_elsewhere() {
+    let text = Adapter::new(r#"read -r line; echo '{"id":"1","ok":{}}'; sleep 1000"#).refused(patient());
+    contains(&text, &["the id must be the number 1, not a string"]);
+    assert!(!text.contains("standard output"), "{text}");
+    let noise = Adapter::new(r"read -r line; echo ready; sleep 1000").refused(patient());
+    contains(&noise, &["standard output is for answers"]);
+}
+
+#[test]
 fn unknown_members_do_no_harm() {
     let adapter =
         Adapter::new(r#"greet; read -r line; echo '{"later":[1],"id":2,"ok":{"took":5}}'; read -r line"#);

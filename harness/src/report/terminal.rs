@@ -70,8 +70,9 @@ pub fn verdict(report: &Report, color: bool) -> String {
     let _ = match (report.verdict(), report.partial) {
         (Verdict::Holds, _) => writeln!(
             out,
-            "\n{} in {cases} cases{}: {}   ({seconds})",
+            "\n{} in {cases} {}{}: {}   ({seconds})",
             paint.good("holds"),
+            if report.asked() == 1 { "case" } else { "cases" },
             known(report),
             report.claim(),
         ),
@@ -127,13 +128,18 @@ fn seconds(report: &Report) -> String {
 /// What did not pass and fails no run.
 fn known(report: &Report) -> String {
     let mut out = String::new();
-    for (count, words) in [
-        (report.summary.expected_failure, "known failures"),
-        (report.summary.skipped, "skipped"),
-        (report.summary.unsupported, "do not apply"),
-    ] {
+    for (count, words) in
+        [(report.summary.expected_failure, "known failures"), (report.summary.skipped, "skipped")]
+    {
         if count > 0 {
             let _ = write!(out, "; {} {words}", grouped(count));
+        }
+    }
+    match report.summary.unsupported {
+        0 => {}
+        1 => out.push_str("; 1 does not apply"),
+        count => {
+            let _ = write!(out, "; {} do not apply", grouped(count));
         }
     }
     out
