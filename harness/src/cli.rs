@@ -135,8 +135,10 @@ enum CliError {
         "the subject broke the protocol: {0}\n`session-harness adapter check --subject CMD` goes through it step by step"
     )]
     BrokeTheProtocol(String),
-    #[error("the suite `{0}` disturbs system calls, which those of this store are not open to: leave it out")]
-    OnlyHere(Suite),
+    #[error(
+        "`{suite}` works only for stores inside the harness; type `session-harness run conformance --subject {subject}`"
+    )]
+    OnlyHere { suite: Suite, subject: String },
     #[error("{0}; standard input must have requests of the protocol, one a line")]
     BadRequest(BadRequest),
     #[error("{0}: `session-harness tree FILE` shows them all")]
@@ -150,7 +152,7 @@ impl CliError {
             | CliError::NothingMatches(_)
             | CliError::NothingExplored
             | CliError::BadRequest(_)
-            | CliError::OnlyHere(_)
+            | CliError::OnlyHere { .. }
             | CliError::Expectations(_)
             | CliError::Merge(_)
             | CliError::NotAReport { .. }

@@ -13,7 +13,7 @@ mod answer;
 mod lines;
 mod request;
 
-pub use answer::{read_hello, read_reply, unasked, write_hello, write_reply};
+pub use answer::{is_of_loaded_entries, read_hello, read_reply, unasked, write_hello, write_reply};
 pub use lines::{Lines, TooLong};
 pub use request::{BadRequest, Request, read_call, read_request, write_call, write_hello_request};
 

@@ -299,6 +299,11 @@ impl Report {
         }
     }
 
+    /// Cases that apply to the subject.
+    pub fn asked(&self) -> usize {
+        self.cases.len() - self.cases.iter().filter(|case| case.status == Status::Unsupported).count()
+    }
+
     /// Failures by what was broken, the gravest first, and in that by what they look like.
     pub fn failures(&self) -> Vec<(&str, Vec<Group<'_>>)> {
         let mut failures: Vec<(&str, Vec<Group<'_>>)> = Vec::new();

@@ -204,7 +204,7 @@ fn answers_that_are_none_are_told_apart() {
     contains(&answer("[2]"), &["not an object", "[2]"]);
     contains(&answer(r#"{"ok":{}}"#), &["without `id`"]);
     contains(&answer(r#"{"id":99,"ok":{}}"#), &["the id is 99", "was 2"]);
-    contains(&answer(r#"{"id":"2","ok":{}}"#), &[r#"the id is "2""#, "was 2"]);
+    contains(&answer(r#"{"id":"2","ok":{}}"#), &["the id must be the number 2, not a string"]);
     contains(&answer(r#"{"id":1,"ok":{}}"#), &["a second answer to request 1"]);
     contains(&answer(r#"{"id":2}"#), &["without `ok`"]);
     contains(&answer(r#"{"id":2,"ok":{},"error":{"code":"X","message":""}}"#), &["more than one"]);
@@ -212,6 +212,15 @@ fn answers_that_are_none_are_told_apart() {
     contains(&answer(r#"{"id":2,"error":{"message":"no code"}}"#), &["`error`", "missing field `code`"]);
     contains(&answer(r#"{"id":2,"unsupported":true}"#), &["`unsupported`"]);
     contains(&answer(r#"{"id":2,"ok":"\0377"}"#), &["not UTF-8", r"\xff"]);
+}
+
+#[test]
+fn a_first_id_that_is_a_string_is_named_and_noise_is_sent_elsewhere() {
+    let text = Adapter::new(r#"read -r line; echo '{"id":"1","ok":{}}'; sleep 1000"#).refused(patient());
+    contains(&text, &["the id must be the number 1, not a string"]);
+    assert!(!text.contains("standard output"), "{text}");
+    let noise = Adapter::new(r"read -r line; echo ready; sleep 1000").refused(patient());
+    contains(&noise, &["standard output is for answers"]);
 }
 
 #[test]

@@ -69,6 +69,7 @@ fn of_the_smallest_adapter_every_promise_is_missed_that_it_does_nothing_for() {
         .map(|(name, _)| *name)
         .collect();
     let mut expected = vec![
+        "file-size-limit",
         "full-disk",
         "full-disk-next-append",
         "replaced-directory",

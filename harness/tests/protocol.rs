@@ -167,6 +167,8 @@ fn the_reference_passes_its_own_check() {
     let (status, told) = adapter_check(&format!("{} subject", env!("CARGO_BIN_EXE_session-harness")));
     assert_eq!(status, Some(0), "{told}");
     assert!(!told.contains("absent") && told.contains("the adapter speaks the protocol"), "{told}");
+    let next = format!("--subject '{} subject'", env!("CARGO_BIN_EXE_session-harness"));
+    assert!(told.trim_end().ends_with(&next), "{told}");
 }
 
 #[test]

@@ -123,6 +123,10 @@ fn sqlite_keeps_what_it_can_be_asked_for_and_the_report_says_what_does_not_see_i
     let output = harness(&["run", "--subject", "sqlite", "--filter", "conformance/any-store/loaded-again"]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("not seen by faults: ") && told.contains("not seen by crash: "), "{told}");
+    assert!(told.contains("power cuts and missing fsyncs are not tested for this store"), "{told}");
+    let output = harness(&["run", "--subject", "sqlite", "--filter", "conformance/any-store/killed-*"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("holds in 1 case; 3 do not apply"), "{told}");
     let output = harness(&["run", "faults", "--subject", "sqlite"]);
     assert_eq!(output.status.code(), Some(2));
 }
@@ -193,8 +197,22 @@ fn a_subject_that_breaks_the_protocol_ends_the_run_with_a_status_of_its_own() {
 }
 
 #[test]
+fn a_store_that_takes_any_file_is_violated_and_breaks_no_protocol() {
+    if !python_is_here() {
+        return;
+    }
+    let store = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/any_store_defects/store.py");
+    let subject = format!("python3 '{}' takes-any-file", store.display());
+    let (status, report) = run(&subject, "conformance/any-store/another-kind", &[]);
+    let seen = report["cases"][0]["evidence"][0]["seen"].as_str().unwrap_or_default();
+    assert!(status == Some(1) && seen.contains("accepted a file of another kind"), "{report:#}");
+}
+
+#[test]
 fn suites_that_disturb_system_calls_are_not_for_a_process() {
     let output = harness(&["run", "faults", "--subject", &reference()]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("suite `faults`"));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("`faults` works only for stores inside the harness"), "{told}");
+    assert!(told.contains("run conformance --subject ") && told.contains(HARNESS), "{told}");
 }

@@ -49,12 +49,12 @@ pub(super) fn check(options: &Check) -> Result<Exit, CliError> {
         }
     };
     writeln!(out, "{}", greeting(ground.hello()))?;
-    let exit = go(&mut ground, &mut out)?;
+    let exit = go(&command, &mut ground, &mut out)?;
     out.flush()?;
     Ok(exit)
 }
 
-fn go(ground: &mut Ground, out: &mut impl std::io::Write) -> Result<Exit, CliError> {
+fn go(command: &Command, ground: &mut Ground, out: &mut impl std::io::Write) -> Result<Exit, CliError> {
     for Step { name, run } in STEPS {
         match run(ground) {
             Ok(()) => writeln!(out, "  ok      {name}")?,
@@ -75,7 +75,7 @@ fn go(ground: &mut Ground, out: &mut impl std::io::Write) -> Result<Exit, CliErr
         .filter(|capability| !ground.hello().can(*capability))
         .map(Capability::name)
         .collect();
-    writeln!(out, "\n{}", last_words(ground.hello(), &absent))?;
+    writeln!(out, "\n{}", last_words(command, ground.hello(), &absent))?;
     Ok(Exit::Holds)
 }
 
@@ -99,7 +99,7 @@ fn greeting(hello: &Hello) -> String {
     format!("  ok      hello: {name} {version} ({language}), format {format}{other_format}{passed_over}")
 }
 
-fn last_words(hello: &Hello, absent: &[&str]) -> String {
+fn last_words(command: &Command, hello: &Hello, absent: &[&str]) -> String {
     let without = if absent.is_empty() {
         String::new()
     } else {
@@ -108,7 +108,8 @@ fn last_words(hello: &Hello, absent: &[&str]) -> String {
     let which = if hello.is_native() { "" } else { ", which runs the cases that fit any format" };
     format!(
         "the adapter speaks the protocol{without}\n\
-         next: session-harness run conformance --subject 'CMD'{which}"
+         next: session-harness run conformance --subject {}{which}",
+        command.quoted()
     )
 }
 

@@ -62,8 +62,9 @@ pub(super) struct Run {
     /// visit everything and draw nothing.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// How long one case may take, such as 10s; a store in this process cannot be stopped, so that the case is told when
-    /// it is over. Not for `crash`, whose cases are thousands of histories each.
+    /// How long one answer of an adapter may take, such as 10s, which is usual; the first one has at least a minute. Of a
+    /// store in this process: how long one case may take; it cannot be stopped, so that the case is told when it is over.
+    /// Not for `crash`, whose cases are thousands of histories each.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
     /// Known failures, answers and skips, each with a reason; the run fails where one of them is not true any more.
@@ -135,8 +136,10 @@ impl Run {
             (Some(_), []) => vec![Suite::Conformance, Suite::Concurrency],
             _ => chosen(&self.suites),
         };
-        if let Some(suite) = suites.iter().find(|suite| remote.is_some() && suite.looks_below()) {
-            return Err(CliError::OnlyHere(*suite));
+        if let Some(remote) = &remote
+            && let Some(suite) = suites.iter().copied().find(|suite| suite.looks_below())
+        {
+            return Err(CliError::OnlyHere { suite, subject: remote.quoted() });
         }
         let depth = if suites == [Suite::Crash] { DEPTH_ASKED_FOR } else { DEPTH };
         let expectations = self.expect.as_deref().map(Expectations::read).transpose()?;

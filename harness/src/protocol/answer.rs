@@ -2,6 +2,7 @@
 
 use std::str;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -48,7 +49,11 @@ pub fn read_hello(line: &[u8], id: u64) -> Result<Hello, Box<Reply>> {
         Ok(Outcome::Ok(answer)) => object(answer),
         Ok(Outcome::Refused(refusal)) => return Err(Reply::Refused(refusal).into()),
         Ok(Outcome::Unsupported(why)) => return Err(Reply::Unsupported(why).into()),
-        Err(what) => Err(what),
+        Err(what) if is_json(line) => Err(what),
+        // Most often a banner or a line of a log.
+        Err(what) => {
+            Err(format!("{what}; standard output is for answers, everything else belongs on standard error"))
+        }
     };
     hello.map_err(|what| Reply::Protocol(what).into())
 }
@@ -58,6 +63,11 @@ pub fn read_reply(line: &[u8], id: u64, call: &Call, is_native: bool) -> Reply {
     outcome(line, Some(id))
         .and_then(|outcome| reply(outcome, call, is_native))
         .unwrap_or_else(Reply::Protocol)
+}
+
+/// Whether what broke the protocol is within the entries that a `load` gave.
+pub fn is_of_loaded_entries(what: &str) -> bool {
+    what.starts_with("the answer to `load`: `entries`: ")
 }
 
 /// What bytes are that came without a request.
@@ -125,6 +135,9 @@ fn check_id(id: Option<&RawValue>, expected: u64) -> Result<(), String> {
         Ok(id) if id == expected => Ok(()),
         Ok(id) if id < expected => {
             Err(format!("a second answer to request {id}, where the answer to request {expected} is due"))
+        }
+        Err(_) if id.get().starts_with('"') => {
+            Err(format!("the id must be the number {expected}, not a string"))
         }
         _ => {
             Err(format!("the id is {}, and that of the request was {expected}", excerpt(id.get().as_bytes())))
@@ -261,6 +274,10 @@ fn canonical(message: &RawValue) -> String {
 
 fn object<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, String> {
     parse(value.get())
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }
 
 /// Reads an object; a derived reader would take an array of the members for one as well.

@@ -58,7 +58,7 @@ pub fn render(report: &Report) -> String {
 }
 
 fn headline(report: &Report) -> String {
-    let cases = grouped(report.cases.len());
+    let cases = grouped(report.asked());
     let failed = report.cases.iter().filter(|case| case.fails()).count();
     match report.verdict() {
         Verdict::Holds => format!("holds in {cases} cases"),

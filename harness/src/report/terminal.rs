@@ -13,6 +13,9 @@ use crate::suite::Suite;
 /// Of each broken promise so many kinds of failure are shown, one case of each; the reports have them all.
 const SHOWN: usize = 3;
 
+/// Of so many further kinds the id of one case is printed.
+const NAMED: usize = 40;
+
 /// Lines of a schedule that are shown.
 const SCHEDULE: usize = 16;
 
@@ -63,14 +66,15 @@ pub fn verdict(report: &Report, color: bool) -> String {
         let _ = writeln!(out, "\n{} no case is called {glob}", paint.bad("expected in vain:"));
     }
     let failed = report.cases.iter().filter(|case| case.fails()).count();
-    let (cases, seconds) = (grouped(report.cases.len()), seconds(report));
+    let (cases, seconds) = (grouped(report.asked()), seconds(report));
     let _ = match (report.verdict(), report.partial) {
         (Verdict::Holds, _) => writeln!(
             out,
-            "\n{} in {cases} cases: {}{}   ({seconds})",
+            "\n{} in {cases} {}{}: {}   ({seconds})",
             paint.good("holds"),
-            report.claim(),
+            if report.asked() == 1 { "case" } else { "cases" },
             known(report),
+            report.claim(),
         ),
         (Verdict::Incomplete, _) => writeln!(
             out,
@@ -105,6 +109,9 @@ fn left_out(out: &mut String, report: &Report) {
     for case in report.cases.iter().filter(|case| case.status == Status::Unsupported) {
         *reasons.entry(case.reason.as_deref().unwrap_or("no reason given")).or_default() += 1;
     }
+    if report.not_seen_by.iter().any(|unseen| unseen.suite == Suite::Crash) {
+        out.push_str("power cuts and missing fsyncs are not tested for this store\n");
+    }
     for unseen in &report.not_seen_by {
         let _ = writeln!(out, "not seen by {}: {}", unseen.suite, unseen.reason);
     }
@@ -121,13 +128,18 @@ fn seconds(report: &Report) -> String {
 /// What did not pass and fails no run.
 fn known(report: &Report) -> String {
     let mut out = String::new();
-    for (count, words) in [
-        (report.summary.expected_failure, "known failures"),
-        (report.summary.skipped, "skipped"),
-        (report.summary.unsupported, "unsupported"),
-    ] {
+    for (count, words) in
+        [(report.summary.expected_failure, "known failures"), (report.summary.skipped, "skipped")]
+    {
         if count > 0 {
             let _ = write!(out, "; {} {words}", grouped(count));
+        }
+    }
+    match report.summary.unsupported {
+        0 => {}
+        1 => out.push_str("; 1 does not apply"),
+        count => {
+            let _ = write!(out, "; {} do not apply", grouped(count));
         }
     }
     out
@@ -254,18 +266,31 @@ fn failures(out: &mut String, what: &str, groups: &[Group<'_>], paint: Paint) {
     let _ = writeln!(out, "\n{} {words}   ({what}, in {} cases)", paint.bad("violated:"), grouped(cases));
     for (at, Group { cases, .. }) in groups.iter().take(SHOWN).enumerate() {
         let Some(case) = cases.first() else { continue };
-        let further = match cases.len() - 1 {
-            0 => String::new(),
-            further => format!("   and {} like it", grouped(further)),
-        };
-        let _ = writeln!(out, "  {}{further}", case.id);
+        let _ = writeln!(out, "  {}{}", case.id, like_it(cases.len() - 1));
         failure(out, case, at == 0);
     }
     if groups.len() > SHOWN {
-        let rest: usize = groups[SHOWN..].iter().map(|group| group.cases.len()).sum();
-        let kinds = grouped(groups.len() - SHOWN);
-        let _ = writeln!(out, "  and {} more of {kinds} other kinds, which a report lists", grouped(rest));
+        others(out, &groups[SHOWN..]);
     }
+}
+
+/// The ids of the kinds of failure that are not shown.
+fn others(out: &mut String, groups: &[Group<'_>]) {
+    let count = |groups: &[Group<'_>]| grouped(groups.iter().map(|group| group.cases.len()).sum::<usize>());
+    let _ = writeln!(out, "  and {} more of {} other kinds:", count(groups), grouped(groups.len()));
+    let named = &groups[..groups.len().min(NAMED)];
+    for Group { cases, .. } in named {
+        let Some(case) = cases.first() else { continue };
+        let _ = writeln!(out, "    {}{}", case.id, like_it(cases.len() - 1));
+    }
+    let unnamed = &groups[named.len()..];
+    if !unnamed.is_empty() {
+        let _ = writeln!(out, "    and {} more, which a report lists", count(unnamed));
+    }
+}
+
+fn like_it(further: usize) -> String {
+    if further == 0 { String::new() } else { format!("   and {} like it", grouped(further)) }
 }
 
 fn failure(out: &mut String, case: &CaseReport, with_schedule: bool) {

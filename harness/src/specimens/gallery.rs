@@ -172,7 +172,11 @@ fn good_apart(remote: &Remote) -> Control {
         let flagged = match any_store::check(case, &store) {
             Ok(any_store::Outcome::Unsupported(_)) => continue,
             Ok(any_store::Outcome::Pass) => None,
-            Ok(any_store::Outcome::Violation(seen) | any_store::Outcome::Silent(_, seen)) => Some(seen),
+            Ok(
+                any_store::Outcome::Violation(seen)
+                | any_store::Outcome::Mistaken(seen)
+                | any_store::Outcome::Silent(_, seen),
+            ) => Some(seen),
             Err(error) => Some(error.to_string()),
         };
         control.cases += 1;

@@ -4,6 +4,7 @@
 //! by a panic, and [`end_all_at_signal`] does when this process is told to end. What cannot be caught is a SIGKILL of
 //! the harness itself; a subject that keeps to the protocol then ends with its input.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -130,6 +131,12 @@ impl Command {
         self
     }
 
+    /// As one word of a shell, to be typed after `--subject`.
+    pub fn quoted(&self) -> String {
+        let text = self.to_string();
+        shlex::try_quote(&text).map_or_else(|_| text.clone(), Cow::into_owned)
+    }
+
     /// Its limits.
     pub fn limits(&self) -> Limits {
         self.limits
@@ -246,10 +253,7 @@ fn handshake(reply: &Reply, limit: Duration) -> String {
             )
         }
         Reply::Exited(how) => format!("the subject ended before it answered: {how}"),
-        Reply::Protocol(what) => format!(
-            "the subject's first answer breaks the protocol: {what}; standard output is for answers, everything \
-             else belongs on standard error"
-        ),
+        Reply::Protocol(what) => format!("the subject's first answer breaks the protocol: {what}"),
         Reply::Refused(Refusal { code, message, .. }) => {
             format!("the subject refused `hello`: {code}: {message}")
         }

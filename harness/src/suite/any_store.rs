@@ -19,6 +19,7 @@ mod damage;
 mod ground;
 mod hindered;
 mod life;
+mod messages;
 mod outside;
 mod signals;
 mod small_disk;
@@ -86,6 +87,8 @@ pub enum Outcome {
     Violation(String),
     /// It cannot be asked; the reason.
     Unsupported(String),
+    /// It took a file of another kind for its own, so that what it answered is no answer; the evidence.
+    Mistaken(String),
     /// It gave no answer: what became of it instead, and words on that.
     Silent(Silence, String),
 }

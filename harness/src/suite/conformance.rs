@@ -111,12 +111,17 @@ struct Answers {
 
 impl Log {
     fn finished_any(&self, outcome: Result<any_store::Outcome, CheckError>) -> Finished {
+        if let Ok(any_store::Outcome::Mistaken(seen)) = outcome {
+            // Not the adapter, which gave what the store took for entries.
+            let calls = self.locked().calls.clone();
+            return Finished { end: End::Judged(Outcome::Violation(seen)), calls };
+        }
         let outcome = outcome.map(|outcome| match outcome {
             any_store::Outcome::Pass => Outcome::Pass,
             any_store::Outcome::Unsupported(reason) => Outcome::Unsupported(reason),
-            any_store::Outcome::Violation(seen) | any_store::Outcome::Silent(_, seen) => {
-                Outcome::Violation(seen)
-            }
+            any_store::Outcome::Violation(seen)
+            | any_store::Outcome::Mistaken(seen)
+            | any_store::Outcome::Silent(_, seen) => Outcome::Violation(seen),
         });
         self.finished(outcome.map_err(|error| error.to_string()))
     }

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+import unicodedata
 import uuid
 
 DEFECT = sys.argv[1] if len(sys.argv) > 1 else None
@@ -53,6 +54,9 @@ class Store:
         file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(file, "rb") as opened:
             text = opened.read()
+        if DEFECT == "takes-any-file" and not text.startswith(FIRST_LINE):
+            self.entries = [json.loads(line) for line in text.splitlines()]
+            return
         if not text.startswith(FIRST_LINE):
             refuse("NO_LOG", "this is no log")
         whole = text[: text.rindex(b"\n") + 1]
@@ -69,6 +73,8 @@ class Store:
     def append(self, parent, message):
         if parent is not None and all(entry["id"] != parent for entry in self.entries):
             refuse("NO_SUCH_PARENT", f"no entry has the id {parent}")
+        if DEFECT == "composes-text":
+            message = json.loads(unicodedata.normalize("NFC", json.dumps(message, ensure_ascii=False)))
         entry = {"id": str(uuid.uuid4()), "parentId": parent, "message": message}
         line = json.dumps(entry).encode() + b"\n"
         if DEFECT in ("remembers-what-failed", "moves-the-leaf-first"):
@@ -106,6 +112,10 @@ class Store:
             self.see(file)
             os.lseek(file, self.size, os.SEEK_SET)
             try:
+                if DEFECT == "ignores-short-writes":
+                    os.write(file, line)
+                    self.size = os.fstat(file).st_size
+                    return
                 write(file, line)
                 os.fsync(file)
             except OSError:

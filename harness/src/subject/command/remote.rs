@@ -59,6 +59,14 @@ impl Remote {
         }
     }
 
+    /// As one word of a shell behind `--subject`.
+    pub fn quoted(&self) -> String {
+        match &self.source {
+            Source::Behind(starter) => starter.command().quoted(),
+            Source::Here(_) => self.hello.name.clone(),
+        }
+    }
+
     /// As reports name it.
     pub fn title(&self) -> String {
         let Hello { name, version, language, format, .. } = &self.hello;

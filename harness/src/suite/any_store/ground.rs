@@ -5,11 +5,11 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Judged, Stop, Store, silent, unsupported, violated};
+use super::{Judged, Stop, Store, messages, silent, unsupported, violated};
 use crate::call::{Answer, Call, EntryView, Refusal, Reply};
 use crate::diagnose::harmless;
 use crate::subject::Subject;
@@ -126,10 +126,9 @@ impl<'a> Ground<'a> {
         (first..first + IDS).map(|number| format!("id-{number}")).collect()
     }
 
-    /// A message that no entry has yet, of a user and of an assistant in turn.
+    /// A message that no entry has yet, of a user and of an assistant in turn, with the texts of [`messages`] in turn.
     pub(super) fn message(&mut self) -> Value {
-        let words = format!("words {}", self.made_up + 1);
-        self.message_of(&words)
+        self.message_of(messages::text(self.made_up))
     }
 
     /// A message that no entry has yet, and that takes more room than is left where there is none.
@@ -140,12 +139,7 @@ impl<'a> Ground<'a> {
 
     fn message_of(&mut self, words: &str) -> Value {
         self.made_up += 1;
-        let id = format!("m-{}", self.made_up);
-        if self.made_up.is_multiple_of(2) {
-            json!({ "id": id, "role": "assistant", "content": [{ "type": "text", "text": words }] })
-        } else {
-            json!({ "id": id, "role": "user", "content": words })
-        }
+        messages::plain(self.made_up, words)
     }
 
     /// Appends below the last acknowledged entry.
@@ -192,11 +186,29 @@ impl<'a> Ground<'a> {
 
     /// An append that nothing disturbs.
     pub(super) fn must_append(&mut self, process: &mut Process) -> Judged {
-        match self.append(process)? {
+        let message = self.message();
+        self.must_append_this(process, &message)
+    }
+
+    /// Appends a message of every kind, in a chain.
+    pub(super) fn must_append_every_kind(&mut self, process: &mut Process) -> Judged {
+        for kind in 0..messages::KINDS {
+            self.made_up += 1;
+            let message = messages::of_kind(kind, self.made_up);
+            self.must_append_this(process, &message)?;
+        }
+        Ok(())
+    }
+
+    fn must_append_this(&mut self, process: &mut Process, message: &Value) -> Judged {
+        let parent = self.acknowledged.last().map(|entry| entry.id.clone());
+        match self.append_this(process, parent.as_deref(), message)? {
             Appended::Acknowledged => Ok(()),
-            Appended::Refused(refusal) => {
-                violated(format!("an append that nothing disturbs was refused with {}", told(&refusal)))
-            }
+            Appended::Refused(refusal) => violated(format!(
+                "an append that nothing disturbs was refused with {}; the message: {}",
+                told(&refusal),
+                harmless::shortened(message.to_string().as_bytes(), 80)
+            )),
         }
     }
 
@@ -210,7 +222,11 @@ impl<'a> Ground<'a> {
             ));
         }
         if !is_of(&entry, message) {
-            return violated(format!("appended {message}, the entry's message is {}", entry.message));
+            return violated(format!(
+                "appended {}, the entry's message is {}",
+                harmless::shortened(message.to_string().as_bytes(), 200),
+                harmless::shortened(entry.message.as_bytes(), 200)
+            ));
         }
         if self.acknowledged.iter().any(|known| known.id == entry.id) {
             return violated(format!("two entries have the id {:?}", entry.id));
@@ -255,22 +271,37 @@ impl<'a> Ground<'a> {
 
     /// What another process loads, which must be possible; with a recovery, where the store has one.
     pub(super) fn loaded(&self, process: &mut Process, whence: &str) -> Result<Vec<EntryView>, Stop> {
-        let refusal = match process.reply(&self.load())? {
-            Ok(answer) => return Ok(answer.entries.unwrap_or_default()),
-            Err(refusal) => refusal,
-        };
-        if self.store.recovers {
+        match self.loaded_or_recovered(process)? {
+            Ok(shown) => Ok(shown),
+            Err(refusal) => violated(format!("{whence}: refused with {}", told(&refusal))),
+        }
+    }
+
+    /// What a process loads after an append that was acknowledged although `what` had happened.
+    pub(super) fn loaded_after_append(
+        &self,
+        process: &mut Process,
+        what: &str,
+    ) -> Result<Vec<EntryView>, Stop> {
+        match self.loaded_or_recovered(process)? {
+            Ok(shown) => Ok(shown),
+            Err(refusal) => violated(format!(
+                "{what}; the append was acknowledged, but the load after it was refused: {}",
+                told(&refusal)
+            )),
+        }
+    }
+
+    /// What a load shows, after a recovery where it is refused and the store has one.
+    fn loaded_or_recovered(&self, process: &mut Process) -> Result<Result<Vec<EntryView>, Refusal>, Stop> {
+        let mut loaded = process.reply(&self.load())?;
+        if loaded.is_err() && self.store.recovers {
             let path = self.path().to_string_lossy().into_owned();
             if process.reply(&Call::Recover { path, choose: None })?.is_ok() {
-                return match process.reply(&self.load())? {
-                    Ok(answer) => Ok(answer.entries.unwrap_or_default()),
-                    Err(refusal) => {
-                        violated(format!("{whence}: refused after a recovery, with {}", told(&refusal)))
-                    }
-                };
+                loaded = process.reply(&self.load())?;
             }
         }
-        violated(format!("{whence}: refused with {}", told(&refusal)))
+        Ok(loaded.map(|answer| answer.entries.unwrap_or_default()))
     }
 
     /// That a new process shows exactly what was acknowledged, and that it can go on from there.
@@ -285,14 +316,14 @@ impl<'a> Ground<'a> {
         self.expect_all(&again, &format!("{whence}, after one more append"))
     }
 
-    /// That the last append, if it was acknowledged, is there with all before it.
-    pub(super) fn expect_what_was_acknowledged(&mut self, appended: &Appended, whence: &str) -> Judged {
+    /// That the last append, if it was acknowledged although `what` had happened, is there with all before it.
+    pub(super) fn expect_what_was_acknowledged(&mut self, appended: &Appended, what: &str) -> Judged {
         match appended {
             Appended::Refused(_) => Ok(()),
             Appended::Acknowledged => {
                 let mut process = self.start()?;
-                let shown = self.loaded(&mut process, whence)?;
-                self.expect_all(&shown, whence)
+                let shown = self.loaded_after_append(&mut process, what)?;
+                self.expect_all(&shown, &format!("{what}, and an append was acknowledged"))
             }
         }
     }

@@ -12,9 +12,12 @@ use rustix::process::geteuid;
 use super::ground::{Appended, Ground, Process, STORE, told};
 use super::life::{active_leaf, goes_on, tree_append, with_tree};
 use super::{CheckError, Judged, Stop, small_disk, unsupported, violated};
-use crate::call::Call;
+use crate::call::{Call, Refusal};
 use crate::diagnose::harmless;
 use crate::subject::command::Manner;
+
+/// What a limit of a file's size comes to.
+const BEYOND_THE_LIMIT: &str = "a file may grow by half of the next record alone";
 
 /// A user without rights of its own: `nobody`, where that name exists.
 const NOBODY: u32 = 65_534;
@@ -22,26 +25,29 @@ const NOBODY: u32 = 65_534;
 pub(super) fn file_size_limit(ground: &mut Ground<'_>) -> Judged {
     ground.manner = Manner::IgnoringFileSizeSignal;
     let mut process = ground.session(2)?;
+    let before = file_size(ground)?;
     must_append_large(ground, &mut process)?;
-    limit_file_size(&process, Some(file_size(ground)?))?;
+    limit_file_size(&process, Some(within_the_next(ground, before)?))?;
     let appended = ground.append_large(&mut process)?;
     expect_memory(ground, &mut process, "the entries after an append beyond the limit of a file's size")?;
     limit_file_size(&process, None)?;
-    expect_struck(ground, &appended, "no file may grow")?;
+    expect_struck(ground, &appended, BEYOND_THE_LIMIT)?;
     goes_on(ground, &mut process)
 }
 
 pub(super) fn file_size_limit_of_a_tree(ground: &mut Ground<'_>) -> Judged {
     ground.manner = Manner::IgnoringFileSizeSignal;
     let mut process = with_tree(ground)?;
+    let before = file_size(ground)?;
+    must_tree_append_large(ground, &mut process)?;
     let leaf = active_leaf(&mut process)?;
     let message = ground.large_message();
-    limit_file_size(&process, Some(file_size(ground)?))?;
+    limit_file_size(&process, Some(within_the_next(ground, before)?))?;
     let reply = process.reply(&tree_append(&message))?;
     limit_file_size(&process, None)?;
     if let Ok(answer) = reply {
         ground.acknowledge(answer, leaf.as_deref(), &message)?;
-        return expect_struck(ground, &Appended::Acknowledged, "no file may grow");
+        return expect_struck(ground, &Appended::Acknowledged, BEYOND_THE_LIMIT);
     }
     let message = ground.message();
     let Ok(answer) = process.reply(&tree_append(&message))? else {
@@ -181,8 +187,7 @@ pub(super) fn replaced_directory(ground: &mut Ground<'_>) -> Judged {
     let appended = ground.append(&mut process)?;
     let shown = process.entries()?;
     ground.expect_all(&shown, "the entries after an append in another directory")?;
-    let whence = "another directory took the place of its own, and an append was acknowledged";
-    ground.expect_what_was_acknowledged(&appended, whence)?;
+    ground.expect_what_was_acknowledged(&appended, "another directory took the place of its own")?;
     if let Some(stranger) = fs::read_dir(ground.root())?.next() {
         let name = harmless::path(&stranger?.path());
         return violated(format!(
@@ -209,10 +214,22 @@ impl Ground<'_> {
 fn must_append_large(ground: &mut Ground<'_>, process: &mut Process) -> Judged {
     match ground.append_large(process)? {
         Appended::Acknowledged => Ok(()),
-        Appended::Refused(refusal) => {
-            unsupported(format!("it refuses a message of 30 KB where there is room: {}", told(&refusal)))
-        }
+        Appended::Refused(refusal) => refuses_large(&refusal),
     }
+}
+
+/// As [`must_append_large`], at the leaf of the tree.
+fn must_tree_append_large(ground: &mut Ground<'_>, process: &mut Process) -> Judged {
+    let leaf = active_leaf(process)?;
+    let message = ground.large_message();
+    match process.reply(&tree_append(&message))? {
+        Ok(answer) => ground.acknowledge(answer, leaf.as_deref(), &message),
+        Err(refusal) => refuses_large(&refusal),
+    }
+}
+
+fn refuses_large(refusal: &Refusal) -> Judged {
+    unsupported(format!("it refuses a message of 30 KB where there is room: {}", told(refusal)))
 }
 
 /// That the open session shows nothing but what was acknowledged.
@@ -223,7 +240,7 @@ fn expect_memory(ground: &Ground<'_>, process: &mut Process, whence: &str) -> Ju
 
 /// Of an append that the fault did not stop: what was acknowledged must be there, and then nothing can be said of failures.
 fn expect_struck(ground: &mut Ground<'_>, appended: &Appended, fault: &str) -> Judged {
-    ground.expect_what_was_acknowledged(appended, &format!("{fault}, and an append was acknowledged"))?;
+    ground.expect_what_was_acknowledged(appended, fault)?;
     match appended {
         Appended::Refused(_) => Ok(()),
         Appended::Acknowledged => {
@@ -234,6 +251,13 @@ fn expect_struck(ground: &mut Ground<'_>, appended: &Appended, fault: &str) -> J
 
 fn not_struck<T>(what: &str) -> Result<T, Stop> {
     Err(Stop::Error(CheckError::NotStruck(what.to_owned())))
+}
+
+/// A limit within the next large record, where the last one began at `before`: the write of a log is cut short first, and
+/// only what is written after that fails.
+fn within_the_next(ground: &Ground<'_>, before: u64) -> io::Result<u64> {
+    let now = file_size(ground)?;
+    Ok(now + now.saturating_sub(before) / 2)
 }
 
 /// Bytes of the largest file beside the session, itself included.

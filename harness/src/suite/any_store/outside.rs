@@ -8,8 +8,9 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::ground::{Appended, Ground, Process, STORE};
-use super::{Judged, violated};
-use crate::call::Call;
+use super::{Judged, Outcome, Stop, silent, violated};
+use crate::call::{Answer, Call, Refusal, Reply};
+use crate::protocol;
 
 pub(super) fn created_twice(ground: &mut Ground<'_>) -> Judged {
     let process = ground.session(2)?;
@@ -54,7 +55,7 @@ pub(super) fn cut_short(ground: &mut Ground<'_>) -> Judged {
 /// The next append is refused and leaves what is there alone, or it is acknowledged and everything is there.
 fn go_on(ground: &mut Ground<'_>, process: &mut Process, there: Option<&[u8]>, what: &str) -> Judged {
     let appended = ground.append(process)?;
-    ground.expect_what_was_acknowledged(&appended, &format!("{what}, and an append was acknowledged"))?;
+    ground.expect_what_was_acknowledged(&appended, what)?;
     if matches!(appended, Appended::Refused(_)) && fs::read(ground.path()).ok().as_deref() != there {
         return violated(format!("{what}, an append was refused, and what was there has changed"));
     }
@@ -110,7 +111,7 @@ pub(super) fn another_kind(ground: &mut Ground<'_>) -> Judged {
     for (kind, bytes) in kinds {
         fs::write(ground.path(), bytes)?;
         let mut process = ground.start()?;
-        let loaded = process.reply(&ground.load())?;
+        let loaded = loaded_or_mistaken(&mut process, &ground.load(), kind)?;
         let close = Call::Close { store: STORE.to_owned() };
         if let Ok(answer) = &loaded {
             if answer.entries.iter().flatten().next().is_some() {
@@ -127,4 +128,25 @@ pub(super) fn another_kind(ground: &mut Ground<'_>) -> Judged {
         }
     }
     Ok(())
+}
+
+/// What a load of a file of another kind comes to, where entries that lack members tell that it was accepted.
+fn loaded_or_mistaken(
+    process: &mut Process,
+    load: &Call,
+    kind: &str,
+) -> Result<Result<Answer, Refusal>, Stop> {
+    match process.0.call(load) {
+        Reply::Ok(answer) => Ok(Ok(answer)),
+        Reply::Refused(refusal) => Ok(Err(refusal)),
+        Reply::Protocol(what) if protocol::is_of_loaded_entries(&what) => {
+            Err(Stop::Outcome(Outcome::Mistaken(format!(
+                "the store accepted a file of another kind, {kind}, as a session; {what}"
+            ))))
+        }
+        reply => {
+            let said = process.0.said();
+            Err(silent(reply, said.as_deref()))
+        }
+    }
 }
