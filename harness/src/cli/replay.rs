@@ -70,7 +70,7 @@ fn told_apart(remote: &Remote, id: &str) -> Result<(String, Exit), CliError> {
             let Some(token) = concurrency::Token::find(id) else {
                 return Err(CliError::NoSuchCase(id.to_owned()));
             };
-            let finished = conformance::run_beside(&remote, |start| {
+            let finished = conformance::run_beside(remote, |start| {
                 let outcome = token.run_behind(start, remote.hello()).map_err(|error| error.to_string())?;
                 Ok(outcome.judged())
             });

@@ -196,7 +196,7 @@ impl Trial<'_> {
                 entries: answer.entries.unwrap_or_default(),
             }),
             reply if is_there => {
-                self.broke(Promise::AcknowledgedSurvive, format!("a cold load answers {}", reply));
+                self.broke(Promise::AcknowledgedSurvive, format!("a cold load answers {reply}"));
                 None
             }
             _ => None,

@@ -175,10 +175,7 @@ impl Track<'_> {
         } else if created == 0 {
             // Each may keep the other one out.
         } else if let reply @ Reply::Refused(_) = (self.setting.start)().call(&self.load_call(&path, 2)) {
-            self.broke(
-                Promise::AcknowledgedSurvive,
-                &format!("a session was created, and a load: {}", reply),
-            );
+            self.broke(Promise::AcknowledgedSurvive, &format!("a session was created, and a load: {reply}"));
         }
         Ok(())
     }
