@@ -17,7 +17,7 @@ impl Filter {
     pub fn may_match_below(&self, start: &str) -> bool {
         let may_match = |glob: &String| match glob.split_once('*') {
             Some((first, _)) => first.starts_with(start) || start.starts_with(first),
-            None => glob.starts_with(start),
+            None => true,
         };
         self.0.is_empty() || self.0.iter().any(may_match)
     }

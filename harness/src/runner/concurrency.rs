@@ -53,12 +53,19 @@ fn finished_here(
 ) -> Result<(CaseReport, Counts), HarnessError> {
     let outcome = case.run(request.candidate, request.seed, &|_| true)?;
     report.evidence = evidence(&outcome);
-    let Some(first) = outcome.found.first() else { return Ok((report, outcome.counts)) };
+    let Some(first) = outcome.found.first() else {
+        if let Some(reason) = outcome.unsupported {
+            report.status = Status::Unsupported;
+            report.reason = Some(reason);
+        }
+        return Ok((report, outcome.counts));
+    };
     let violations: Vec<Violation> = outcome.found.iter().map(|found| found.violation.clone()).collect();
     report.status = if is_fault_of_harness(&violations) { Status::HarnessError } else { Status::Violation };
     report.replay = replay_command(&subject(request), &first.token);
+    // Without a schedule of its own where the store did not get as far as to begin one.
     if let Some(token) = Token::find(&first.token) {
-        report.schedule = token.tell(request.candidate)?.schedule;
+        report.schedule = token.tell(request.candidate).map(|told| told.schedule).unwrap_or_default();
     }
     Ok((report, outcome.counts))
 }

@@ -287,15 +287,27 @@ impl Case {
             }
             go_on(violations)
         };
-        match &self.0 {
-            Kind::Processes(workload) => outcome.counts = search::all(candidate, workload, &mut visit)?,
-            Kind::Seeded(workload) => {
-                outcome.counts = search::some(candidate, workload, self.seed(seed), &mut visit)?;
-            }
+        let searched = match &self.0 {
+            Kind::Processes(workload) => search::all(candidate, workload, &mut visit),
+            Kind::Seeded(workload) => search::some(candidate, workload, self.seed(seed), &mut visit),
             Kind::Batch(_) | Kind::Drawn => {
                 return self.run_in(&Setting::of_candidate(candidate, Backend::Simulated), seed);
             }
             Kind::Real(_) => return self.run_in(&Setting::of_candidate(candidate, Backend::Real), seed),
+        };
+        match searched {
+            Ok(counts) => outcome.counts = counts,
+            // Said of the store, and no reason to end a run over the other cases.
+            Err(HarnessError::NoSuchState) => {
+                outcome.unsupported =
+                    Some("it makes no system call at which what is to go wrong could strike".to_owned());
+            }
+            Err(HarnessError::Session(answer)) => {
+                let evidence = format!("before both begin, and alone, it does not get so far: {answer}");
+                let violation = Violation { promise: Promise::RetrySucceeds, evidence };
+                outcome.keep(&violation, || self.id());
+            }
+            Err(error) => return Err(error),
         }
         Ok(outcome)
     }

@@ -295,7 +295,7 @@ impl<'a> Ground<'a> {
         if self.workload.is_opened_before(side) {
             match process.subject.call(&process.load()) {
                 Reply::Ok(answer) => process.view = answer.entries.unwrap_or_default(),
-                reply => return Err(HarnessError::Session(format!("{reply:?}"))),
+                reply => return Err(HarnessError::Session(reply.to_string())),
             }
         }
         Ok(process)
@@ -400,7 +400,7 @@ impl Process {
                 self.learn(act, &reply);
                 Ok(())
             }
-            reply => Err(HarnessError::Session(format!("{reply:?}"))),
+            reply => Err(HarnessError::Session(reply.to_string())),
         }
     }
 
