@@ -144,3 +144,10 @@ fn held(candidate: &dyn Candidate, seed: u64) -> Counts {
     }
     counts
 }
+
+#[test]
+fn a_store_that_makes_no_such_call_is_not_asked_and_ends_no_run() {
+    let in_place = specimens::find("specimen:append-unsynced").expect("it is in the gallery");
+    let outcome = run(&named("concurrency/processes/session!directory-fsync:append+load"), in_place, 0);
+    assert!(outcome.unsupported.is_some() && outcome.found.is_empty(), "{outcome:?}");
+}
